@@ -1,0 +1,93 @@
+"""What was asked (`RunConfig`) and what the engine runs (`EngineConfig`).
+
+`engine/resolve.py` turns the first into the second. Neither needs torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+KvFormat = Literal["int8", "fp16", "f32"]
+Activations = Literal["int8", "float"]
+KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
+ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """What was asked by flags and the config file; `None` means: not said."""
+
+    model: Path | None = None
+    mtp: Path | None = None
+    device: str | None = None
+    slots: int | None = None
+    max_context: int | None = None
+    kv: str | None = None
+    activations: str | None = None
+    spec: int | None = None
+    spec_min_p: float | None = None
+    prefill: int | None = None
+    window_rows: int | None = None
+    prompt_cache: int | None = None
+    prompt_cache_every: int | None = None
+    threads: int | None = None
+    unused: tuple[tuple[str, str], ...] = ()
+    """Known engine flags that this version has no use for, with their values as given."""
+
+    def over(self, lower: RunConfig) -> RunConfig:
+        """This configuration, with what it does not say taken from `lower`."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "unused"}
+        said = {name: value for name, value in said.items() if value is not None}
+        own = {name for name, _ in self.unused}
+        kept = tuple(pair for pair in lower.unused if pair[0] not in own)
+        return replace(lower, **said, unused=kept + self.unused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Every setting of a running engine, concrete. `docs/cli.md` gives the flags' meaning."""
+
+    model: Path
+    mtp: Path | None
+    """A second GGUF with the draft layer; `None` when it lies in `model` or nowhere."""
+    device: str
+    slots: int
+    max_context: int
+    kv: KvFormat
+    activations: Activations
+    spec: int
+    """Most rows of one slot in a window: its own token and `spec - 1` drafts. 1: no drafts."""
+    spec_min_p: float
+    prefill: int
+    """Most prompt rows in one window."""
+    window_rows: int
+    """Most decode rows (tokens and drafts of all slots) in one window; at least `slots`."""
+    prompt_cache: int
+    """Checkpoints of the recurrent state kept for each slot; 0: none."""
+    prompt_cache_every: int
+    """Tokens between periodic checkpoints inside a prompt; 0: only at its turns."""
+    threads: int
+
+    @property
+    def drafts(self) -> int:
+        """Most draft tokens a slot may put in one window."""
+        return max(0, self.spec - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How one setting got its value: `asked` is what was said (`None`: nothing)."""
+
+    setting: str
+    asked: Value
+    value: Value
+    reason: str
+
+    @property
+    def changed(self) -> bool:
+        """True when the user asked for something and gets something else."""
+        return self.asked is not None and str(self.asked) != str(self.value)

@@ -1,0 +1,189 @@
+"""The engine's flags: one table that reads, checks and documents them.
+
+They stand in `args` of the config file and on the command line of `python -m engine`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.config import ACTIVATIONS, RunConfig
+from engine.errors import ConfigError
+
+Kind = Literal["whole", "number", "choice", "path", "text", "prefill"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFlag:
+    """One flag: `field` is the field of `RunConfig` that it sets."""
+
+    field: str
+    names: tuple[str, ...]
+    kind: Kind
+    meaning: str
+    low: float = 0
+    high: float = float("inf")
+    choices: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """What the flag takes, in words."""
+        if self.kind == "choice":
+            return "one of " + ", ".join(self.choices)
+        if self.kind == "path":
+            return "the path of a GGUF file"
+        if self.kind == "prefill":
+            return "auto, auto:N or a whole number from 1"
+        if self.kind == "text":
+            return "cpu, cuda, cuda:N or auto"
+        noun = "a whole number" if self.kind == "whole" else "a number"
+        upper = "" if self.high == float("inf") else f" to {self.high:g}"
+        return f"{noun} from {self.low:g}{upper}"
+
+    def read(self, text: str, where: str) -> Any:
+        """The value of `text`; `ConfigError` naming `where`, the value and what is allowed."""
+        value = self._convert(text.strip())
+        if value is None:
+            raise ConfigError(f"{where}: {text!r} is not {self.allowed}")
+        return value
+
+    def _convert(self, text: str) -> str | int | float | Path | None:
+        match self.kind:
+            case "path":
+                return Path(text) if text else None
+            case "text":
+                return text if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) else None
+            case "choice":
+                return text if text in self.choices else None
+            case "prefill":
+                found = re.fullmatch(r"auto(?::(\d+))?|(\d+)", text)
+                number = found and (found[1] or found[2] or "0")
+                return int(number) if number and (number != "0" or text == "auto") else None
+            case "whole":
+                whole = re.fullmatch(r"[+-]?\d{1,18}", text)
+                return self._in_range(int(text)) if whole else None
+            case "number":
+                try:
+                    return self._in_range(float(text))
+                except ValueError:
+                    return None
+
+    def _in_range(self, value: float) -> float | None:
+        return value if self.low <= value <= self.high else None
+
+
+_KV = ("int8", "fp16", "f32", "k8v4", "q4_0")
+
+ENGINE_FLAGS: tuple[EngineFlag, ...] = (
+    EngineFlag("model", ("--model",), "path", "The GGUF file; any shard of a split one."),
+    EngineFlag("mtp", ("--mtp",), "path", "A second GGUF that holds the draft layer."),
+    EngineFlag("device", ("--device",), "text", "Where the model runs."),
+    EngineFlag("slots", ("--batch", "--slots"), "whole", "Conversations decoded together."),
+    EngineFlag("max_context", ("--max-context",), "whole", "Tokens of one conversation.", low=16),
+    EngineFlag("kv", ("--kv",), "choice", "How keys and values are stored.", choices=_KV),
+    EngineFlag(
+        "activations",
+        ("--activations",),
+        "choice",
+        "Arithmetic of quantised weights: int8 is the contract, float is for comparing.",
+        choices=ACTIVATIONS,
+    ),
+    EngineFlag(
+        "spec",
+        ("--spec",),
+        "whole",
+        "Most rows of one conversation in a window: its token and N-1 drafts. 0 or 1: no drafts.",
+        high=64,
+    ),
+    EngineFlag(
+        "spec_min_p",
+        ("--spec-min-p",),
+        "number",
+        "A further draft is made while the draft layer was this sure of the one before.",
+        high=1,
+    ),
+    EngineFlag("prefill", ("--prefill",), "prefill", "Prompt tokens read in one window."),
+    EngineFlag(
+        "window_rows", ("--window-rows",), "whole", "Most decode rows of one window.", low=1
+    ),
+    EngineFlag(
+        "prompt_cache",
+        ("--prompt-cache",),
+        "whole",
+        "Checkpoints kept for each conversation; 0 keeps none.",
+        high=1024,
+    ),
+    EngineFlag(
+        "prompt_cache_every",
+        ("--prompt-cache-every",),
+        "whole",
+        "Tokens between checkpoints inside a prompt; 0 makes none there.",
+    ),
+    EngineFlag("threads", ("--threads",), "whole", "CPU threads of the engine.", low=1, high=1024),
+)
+
+_BY_NAME = {name: flag for flag in ENGINE_FLAGS for name in flag.names}
+
+# Flags of a machine with GPUs. This version runs on the CPU with the whole model in memory: it
+# takes them, says that they do nothing, and never refuses a config that names them.
+LATER_FLAGS: dict[str, bool] = {
+    "--adapt-async": True,
+    "--adapt-decay": True,
+    "--adapt-every": True,
+    "--adapt-min-gain": True,
+    "--adapt-swaps": True,
+    "--batch-groups": True,
+    "--batch-mtp": False,
+    "--conversation-cache-mib": True,
+    "--expert-cache": True,
+    "--expert-profile": True,
+    "--kv-resident": True,
+    "--layer-split": True,
+    "--mmap-experts": False,
+    "--pcie-frac": True,
+    "--pool-workers": True,
+    "--prompt-cache-root": True,
+    "--resident-experts": False,
+    "--trim-stage-weights": False,
+    "--vram-reserve-mib": True,
+}
+
+
+def flag_for(field: str) -> EngineFlag:
+    """The flag that sets a field of `RunConfig`."""
+    return next(flag for flag in ENGINE_FLAGS if flag.field == field)
+
+
+def parse_engine_args(args: Sequence[str], where: str = "engine flag") -> RunConfig:
+    """The engine flags of `args` (`--name value` or `--name=value`) as a `RunConfig`.
+
+    Raises `ConfigError` for an unknown flag (with the nearest known one), a missing value, or a
+    value that the flag does not take. The last of two equal flags counts.
+    """
+    said: dict[str, Any] = {}
+    unused: dict[str, str] = {}
+    rest = list(args)
+    while rest:
+        name, has_value, value = rest.pop(0).partition("=")
+        if name not in _BY_NAME and name not in LATER_FLAGS:
+            raise ConfigError(f"{where} {name!r} is not known", _nearest_hint(name))
+        if not has_value and LATER_FLAGS.get(name, True):
+            if not rest:
+                raise ConfigError(f"{where} {name} needs a value", "write it after the flag")
+            value = rest.pop(0)
+        if name in _BY_NAME:
+            flag = _BY_NAME[name]
+            said[flag.field] = flag.read(value, f"{where} {name}")
+        else:
+            unused[name] = value
+    return RunConfig(**said, unused=tuple(unused.items()))
+
+
+def _nearest_hint(name: str) -> str:
+    near = difflib.get_close_matches(name, [*_BY_NAME, *LATER_FLAGS], n=1)
+    return f"did you mean {near[0]}?" if near else "docs/cli.md lists the engine flags"
