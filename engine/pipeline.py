@@ -1,0 +1,85 @@
+"""What the engine asks of a model: windows in, logits out, and the state of every slot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.window import Verdict, Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """The recurrent state of a slot after its first `length` tokens.
+
+    `state` is the pipeline's own and is never changed after the save. K/V cells are not in it:
+    they are indexed by position and stay in the slot.
+    """
+
+    length: int
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DraftAsk:
+    """A wish for at most `count` (at least 1) draft tokens of a slot.
+
+    The first draft is always made. A further one is made while the draft layer gave the one before
+    it at least `min_probability`.
+    """
+
+    slot: int
+    count: int
+    min_probability: float
+
+
+class Pipeline(Protocol):
+    """A model with `slots` seats, each the state of one conversation of up to `max_context` tokens.
+
+    Calls come from one thread. Every `forward` is followed by the `commit` of the same window
+    before any other call. In a window the first row of a span has the position that follows the
+    slot's committed rows. Any exception is fatal for the engine.
+    """
+
+    slots: int
+    max_context: int
+    vocab_size: int
+    can_draft: bool
+
+    def forward(self, window: Window) -> npt.NDArray[np.float32]:
+        """Logits, float32 [rows wanting logits, vocab_size], in window order.
+
+        The array may be reused by the next call. No slot's recurrent state changes yet.
+        """
+
+    def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
+        """Apply the kept rows to the recurrent state and feed them to the draft layer.
+
+        One verdict a span, in order. Nothing that a dropped row did may be visible afterwards.
+        `next_token` is what the draft layer sees behind the last kept row. The slot's next span may
+        still begin with another token: a finished conversation that is continued differently.
+        """
+
+    def draft(self, asks: Sequence[DraftAsk]) -> list[list[int]]:
+        """For each ask the draft tokens that follow `next_token` of the slot's last commit.
+
+        0 to `count` tokens each. Called only when `can_draft`, at most once after a commit, for
+        slots whose last commit named a next token. It changes nothing that later windows see.
+        """
+
+    def clear(self, slot: int) -> None:
+        """Forget everything about a slot: its next row has position 0."""
+
+    def save(self, slot: int) -> Checkpoint:
+        """The recurrent state at the slot's current length."""
+
+    def restore(self, slot: int, checkpoint: Checkpoint) -> None:
+        """Go back to `checkpoint.length` tokens, which must be unchanged since the save.
+
+        A checkpoint of this slot only; it can be restored any number of times. Cells at later
+        positions are overwritten by later windows.
+        """
