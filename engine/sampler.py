@@ -1,0 +1,147 @@
+"""From a row of logits to a token. A GPU twin follows this text and gets the same tokens.
+
+1. The logits are float32 and finite; anything else ends the request.
+2. Penalties, float32, for each distinct token of the last `penalty_last_n` ones (prompt and
+   answer), `count` times among them: `l = l / repeat` if `l > 0`, else `l * repeat`; then
+   `l = l - (count * freq + present)`.
+3. Temperature 0: the largest logit, the lowest token id among equals. Nothing more happens.
+4. `top_k` > 0: the k largest, of equal ones the lowest ids.
+5. Weights: `x = (l - max) / temperature` in float64; `w = rint(exp(x) * 2^40)`, a whole number.
+   `exp` is the explicit sequence of float64 operations in `_exp`; where x < -32 the weight is 0.
+   **From here on everything is integer**, so no sum depends on an order.
+6. `top_p` < 1: in the order of falling weight (of equal ones the lower id first) as few tokens as
+   make `total * p`, p being `round(top_p * 2^32) / 2^32`; at least one.
+7. `min_p` > 0: weights of at least `2^40 * p`, p rounded likewise.
+8. Draw: u is 32 random bits of `(seed, position)`, target `total * u / 2^32` rounded down; the
+   first token in the order of ids at which the running sum of weights is above the target.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import RequestError
+from engine.philox import draw
+from engine.sampling import Sampling
+
+Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+
+_ONE = 1 << 40
+_LOWEST = -32.0
+_LOG2_E = 1.4426950408889634
+# ln 2 in two parts; the first has zeros at its end, so that k * first is exact for small k.
+_LN2_HIGH = 0.6931471803691238
+_LN2_LOW = 1.9082149292705877e-10
+_INVERSE_FACTORIALS = tuple(1.0 / n for n in (
+    6227020800, 479001600, 39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token, and what was asked to be reported of the row that it was chosen from."""
+
+    token: int
+    logprob: float | None = None
+    """Natural log-probability by the raw logits, before penalties, temperature and filters."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens and their log-probabilities, best first."""
+    row_hash: str | None = None
+    """blake2b (8 bytes, hex) of the row's float32 logits, little-endian."""
+
+
+def choose(row: Floats, before: Sequence[int], position: int, sampling: Sampling) -> int:
+    """The token at `position`, from the logits [vocab] of the row at `position - 1`.
+
+    `before` ends in the tokens before `position`; at least the last `penalty_last_n` of them, where
+    there are so many. Raises `RequestError` when a logit is not finite.
+    """
+    if not np.isfinite(row).all():
+        bad = int(np.flatnonzero(~np.isfinite(row))[0])
+        raise RequestError(f"the logit of token {bad} at position {position} is {row[bad]}")
+    if sampling.penalises:
+        row = _penalised(row, before[-sampling.penalty_last_n :], sampling)
+    if sampling.greedy:
+        return int(np.argmax(row))
+    ids = _largest(row, sampling.top_k)
+    weights = _weights(row[ids], sampling.temperature)
+    kept = _filtered(weights, sampling)
+    ids, weights = ids[kept], weights[kept]
+    sums = np.cumsum(weights)
+    target = int(sums[-1]) * draw(sampling.seed, position) >> 32
+    return int(ids[np.searchsorted(sums, target, side="right")])
+
+
+def report(row: Floats, token: int, top: int | None, hashed: bool) -> Choice:
+    """`token` with its log-probability and the `top` likeliest (`None`: neither) and a hash."""
+    row_hash = hash_row(row) if hashed else None
+    if top is None:
+        return Choice(token, row_hash=row_hash)
+    shifted = row.astype(np.float64) - float(row.max())
+    logs = shifted - np.log(np.exp(shifted).sum())
+    best = _largest(row, top) if top else np.empty(0, np.int64)
+    best = best[np.argsort(-row[best], kind="stable")]
+    pairs = tuple((int(i), float(logs[i])) for i in best)
+    return Choice(token, float(logs[token]), pairs, row_hash)
+
+
+def hash_row(row: Floats) -> str:
+    """blake2b (8 bytes, hex) of a row's float32 logits, little-endian."""
+    return hashlib.blake2b(row.astype("<f4", copy=False).tobytes(), digest_size=8).hexdigest()
+
+
+def _penalised(row: Floats, seen: Sequence[int], sampling: Sampling) -> Floats:
+    ids, counts = np.unique(np.asarray(seen, np.int64), return_counts=True)
+    repeat = np.float32(sampling.penalty_repeat)
+    old = row[ids]
+    old = np.where(old > 0, old / repeat, old * repeat)
+    loss = counts.astype(np.float32) * np.float32(sampling.penalty_freq)
+    row = row.copy()
+    row[ids] = old - (loss + np.float32(sampling.penalty_present))
+    return row
+
+
+def _largest(row: Floats, count: int) -> Whole:
+    """Ids of the `count` largest (0: all), ascending; of equal ones the lowest ids."""
+    if not 0 < count < len(row):
+        return np.arange(len(row))
+    bound = np.partition(row, len(row) - count)[len(row) - count]
+    above, equal = np.flatnonzero(row > bound), np.flatnonzero(row == bound)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
+
+
+def _weights(logits: Floats, temperature: float) -> Whole:
+    x = (logits.astype(np.float64) - float(logits.max())) / temperature
+    weights = np.zeros(len(x), np.int64)
+    some = np.flatnonzero(x >= _LOWEST)
+    weights[some] = np.rint(_exp(x[some]) * float(_ONE)).astype(np.int64)
+    return weights
+
+
+def _exp(x: Doubles) -> Doubles:
+    """e^x for -32 <= x <= 0: `x = k ln 2 + r`, and the Taylor polynomial of r to degree 13."""
+    k = np.rint(x * _LOG2_E)
+    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+    result = np.full_like(r, _INVERSE_FACTORIALS[0])
+    for factor in _INVERSE_FACTORIALS[1:]:
+        result = result * r + factor
+    return np.ldexp(result, k.astype(np.int32))
+
+
+def _filtered(weights: Whole, sampling: Sampling) -> npt.NDArray[np.bool_]:
+    kept = weights > 0
+    if sampling.top_p < 1:
+        order = np.argsort(-weights, kind="stable")
+        sums = np.cumsum(weights[order])
+        need = int(sums[-1]) * round(sampling.top_p * 2**32) >> 32
+        kept[order[int(np.searchsorted(sums, need)) + 1 :]] = False
+    if sampling.min_p > 0:
+        kept &= weights >= _ONE * round(sampling.min_p * 2**32) >> 32
+    return kept
