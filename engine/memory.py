@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config import KvFormat
+from engine.config import Activations, KvFormat
 from engine.model_info import ModelInfo
 
 GIB = 1 << 30
@@ -13,7 +13,10 @@ GIB = 1 << 30
 WORK_BYTES = 1 * GIB
 
 _SCALE_VALUES = 64
-"""Values that share one fp16 scale in the int8 format of keys and values."""
+"""Numbers of a vector that share one fp16 scale in the int8 format of keys and values."""
+
+_INT8_BYTES = 1 + 12 / 32
+"""A weight's code, and its share of at most 12 bytes of scales for a group of 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +61,34 @@ class MemoryPlan:
         )
 
 
+def weight_bytes(info: ModelInfo, activations: Activations) -> int:
+    """Bytes of the weights in memory. The CPU keeps quantised ones as int8 with their scales."""
+    if activations == "float":
+        return 4 * (info.quantised_weights + info.float_weights)
+    return int(info.quantised_weights * _INT8_BYTES) + 4 * info.float_weights
+
+
 def token_bytes(info: ModelInfo, kv: KvFormat) -> int:
     """Bytes that one token of a conversation takes in the caches of all attention layers."""
-    return sum(_stored(count, kv) for count in info.key_values) + info.index_bytes_per_token
+    stored = sum(vectors * _stored(length, kv) for length, vectors in info.kv_vectors)
+    return stored + info.index_bytes_per_token
 
 
-def _stored(count: int, kv: KvFormat) -> int:
+def _stored(length: int, kv: KvFormat) -> int:
     match kv:
         case "f32":
-            return 4 * count
+            return 4 * length
         case "fp16":
-            return 2 * count
+            return 2 * length
         case "int8":
-            return count + 2 * -(-count // _SCALE_VALUES)
+            return length + 2 * -(-length // _SCALE_VALUES)
 
 
 def plan_memory(
     info: ModelInfo,
     *,
     kv: KvFormat,
+    activations: Activations,
     slots: int,
     max_context: int,
     prompt_cache: int,
@@ -84,7 +96,7 @@ def plan_memory(
 ) -> MemoryPlan:
     """The bytes of an engine with these settings. Checkpoints are counted as if all were taken."""
     return MemoryPlan(
-        weight_bytes=info.weight_bytes,
+        weight_bytes=weight_bytes(info, activations),
         cache_bytes_per_slot=max_context * token_bytes(info, kv),
         state_bytes_per_slot=info.state_bytes,
         checkpoint_bytes_per_slot=prompt_cache * info.state_bytes,

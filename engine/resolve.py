@@ -49,13 +49,13 @@ def resolve(
 def make_plan(run: RunConfig, info: ModelInfo, hardware: Hardware) -> Plan:
     """`resolve` with the memory table that it decided on."""
     kv, kv_decision = _kv(run)
-    fitted, memory, size_decisions = _sizes(run, info, hardware, kv)
+    activations, activations_decision = _activations(run)
+    fitted, memory, size_decisions = _sizes(run, info, hardware, kv, activations)
     device = _device(run, hardware)
     mtp, draft_decisions, spec, spec_min_p = _drafts(run, info)
     rows, rows_decision = _window_rows(run, fitted.slots)
     prefill, prefill_decision = _prefill(run, fitted.max_context)
     threads, threads_decision = _threads(run, hardware)
-    activations, activations_decision = _activations(run)
     every = _plain(
         "prompt_cache_every", run.prompt_cache_every, DEFAULT_PROMPT_CACHE_EVERY, "tokens"
     )
@@ -99,7 +99,7 @@ class _Sizes:
 
 
 def _sizes(
-    run: RunConfig, info: ModelInfo, hardware: Hardware, kv: KvFormat
+    run: RunConfig, info: ModelInfo, hardware: Hardware, kv: KvFormat, activations: Activations
 ) -> tuple[_Sizes, MemoryPlan, tuple[Decision, ...]]:
     """Context, slots and checkpoints that fit together in free memory.
 
@@ -114,6 +114,7 @@ def _sizes(
         return plan_memory(
             info,
             kv=kv,
+            activations=activations,
             slots=size.slots,
             max_context=size.max_context,
             prompt_cache=size.prompt_cache,
