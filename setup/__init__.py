@@ -1,0 +1,1 @@
+"""Probe the machine, choose what to run, write the config file. Needs no torch."""
