@@ -1,18 +1,19 @@
-"""Quantised rows to float32, bit for bit as the `gguf` package does it."""
+"""Rows of any weight type to float32, bit for bit as ggml and the `gguf` package do it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from engine.errors import UnsupportedModelError
+from engine.gguf.integer_blocks import Bytes, Float32
+from engine.gguf.integer_form import INTEGER_TYPES, integer_form
 from engine.gguf.types import QuantType
 
+# Bytes turned into floats at a time: the integers in between stay in the cache.
+_CHUNK_BYTES = 1 << 17
 
-def dequantize(
-    raw: np.ndarray[Any, np.dtype[np.uint8]], type: QuantType
-) -> np.ndarray[Any, np.dtype[np.float32]]:
+
+def dequantize(raw: Bytes, type: QuantType) -> Float32:
     """uint8 [..., row_bytes] -> a new float32 [..., K] of weights.
 
     F16, BF16 and F32 are widened. Raises UnsupportedModelError for integer tensors and F64.
@@ -24,26 +25,20 @@ def dequantize(
         return raw.view(np.float16).astype(np.float32)
     if type.name == "BF16":
         return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if type.name == "Q2_0":
-        return _q2_0(raw)
-    if type.block_elements == 1:
-        raise UnsupportedModelError(
-            f"a tensor of type {type.name} cannot be used as weights",
-            hint="Use a file whose weights are F32, F16, BF16 or quantised.",
-        )
-    # Imported late: opening a file and reading its metadata shall not load the package.
-    from gguf import GGMLQuantizationType
-    from gguf.quants import dequantize as package_dequantize
-
-    return np.asarray(package_dequantize(raw, GGMLQuantizationType(type.id)), np.float32)
+    if type.name in INTEGER_TYPES:
+        return _from_integers(raw, type)
+    raise UnsupportedModelError(
+        f"a tensor of type {type.name} cannot be used as weights",
+        hint="Use a file whose weights are F32, F16, BF16 or quantised.",
+    )
 
 
-def _q2_0(
-    raw: np.ndarray[Any, np.dtype[np.uint8]],
-) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Blocks of 64: fp16 d, then 16 bytes of four 2-bit codes, lowest bits first; (code-1)*d."""
-    blocks = raw.reshape(-1, 18)
-    d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
-    codes = blocks[:, 2:, None] >> np.array([0, 2, 4, 6], np.uint8) & np.uint8(3)
-    values = d * (codes.reshape(-1, 64).astype(np.float32) - np.float32(1))
-    return values.reshape(*raw.shape[:-1], raw.shape[-1] // 18 * 64)
+def _from_integers(raw: Bytes, type: QuantType) -> Float32:
+    blocks = raw.reshape(-1, type.block_bytes)
+    weights = np.empty((len(blocks), type.block_elements), np.float32)
+    step = _CHUNK_BYTES // type.block_bytes
+    for start in range(0, len(blocks), step):
+        rows = slice(start, start + step)
+        with np.errstate(invalid="ignore"):
+            weights[rows] = integer_form(blocks[rows], type).float32()
+    return weights.reshape(*raw.shape[:-1], raw.shape[-1] // type.block_bytes * type.block_elements)
