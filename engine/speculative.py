@@ -37,7 +37,7 @@ class Outcome:
 
 
 def judge(span: Span, logits: Floats, slot: Slot, eos_ids: Collection[int]) -> Outcome:
-    """The outcome of `span`. `logits` [wanted, vocab] are those of its rows from `logits_from` on."""
+    """The outcome of `span`; `logits` [wanted, vocab] are those of its rows that yield some."""
     if not span.wanted:
         after = slot.tokens[span.start + len(span.tokens)]
         return Outcome(span.slot, Verdict(len(span.tokens), after))
