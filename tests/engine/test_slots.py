@@ -1,0 +1,90 @@
+"""Which slot a request takes, and how much of its prompt it finds there."""
+
+import pytest
+
+from engine.errors import RequestError
+from engine.pipeline import Checkpoint
+from engine.request import Request
+from engine.slots import Reuse, Run, Slot, choose_slot
+
+
+def slot_with(index: int, held: list[int], *saved: int, used: int = 0) -> Slot:
+    slot = Slot(index, 4)
+    slot.tokens, slot.computed, slot.last_used = list(held), len(held), used
+    for length in saved:
+        slot.shelf.add(Checkpoint(length, None))
+    return slot
+
+
+def ask(tokens: list[int], slot: int | None = None) -> Request:
+    return Request(id="r", tokens=tuple(tokens), max_new=1, slot=slot)
+
+
+def occupy(slot: Slot) -> None:
+    slot.seat(Run(ask([1, 2]), 1, 0, ()))
+
+
+def test_all_that_is_held_is_reused_where_it_is_a_prefix() -> None:
+    assert slot_with(0, [1, 2, 3]).reuse([1, 2, 3, 4]) == Reuse(3)
+
+
+def test_the_last_prompt_token_is_always_computed() -> None:
+    slot = slot_with(0, [1, 2, 3], 2, 3)
+    assert slot.reuse([1, 2, 3]).length == 2
+    assert slot_with(0, [1, 2, 3]).reuse([1, 2, 3]) == Reuse(0)
+
+
+def test_a_longer_history_is_reused_up_to_a_checkpoint_in_the_common_part() -> None:
+    slot = slot_with(0, [1, 2, 3, 4, 5], 2, 4)
+    assert slot.reuse([1, 2, 3, 9, 9]).length == 2
+    assert slot.reuse([1, 2, 3, 4, 9]).length == 4
+    assert slot.reuse([1, 9, 9]) == Reuse(0)
+
+
+def test_tokens_that_were_never_computed_are_not_held() -> None:
+    slot = slot_with(0, [1, 2, 3])
+    slot.computed = 2
+    assert slot.reuse([1, 2, 3, 4]).length == 2
+
+
+def test_the_longest_prefix_wins_then_an_empty_slot_then_the_oldest() -> None:
+    a, b = slot_with(0, [1, 2], used=5), slot_with(1, [1, 2, 3], used=9)
+    empty, old = slot_with(2, []), slot_with(3, [7], used=1)
+    slots = [a, b, empty, old]
+    assert choose_slot(slots, ask([1, 2, 3, 4])) is b
+    assert choose_slot(slots, ask([1, 2, 9, 4])) is a
+    assert choose_slot(slots, ask([5, 5])) is empty
+    occupy(empty)
+    assert choose_slot(slots, ask([5, 5])) is old
+
+
+def test_a_named_slot_is_taken_when_it_is_free() -> None:
+    slots = [slot_with(0, [1, 2]), slot_with(1, [])]
+    assert choose_slot(slots, ask([1, 2, 3], slot=1)) is slots[1]
+    occupy(slots[1])
+    with pytest.raises(RequestError, match="slot 1 is busy"):
+        choose_slot(slots, ask([1, 2, 3], slot=1))
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_slot_out_of_range_is_refused(index: int) -> None:
+    slots = [slot_with(0, []), slot_with(1, [])]
+    with pytest.raises(RequestError, match=f"slot is {index}, allowed is 0 to 1"):
+        choose_slot(slots, ask([1], slot=index))
+
+
+def test_no_free_slot_is_an_error() -> None:
+    slot = slot_with(0, [])
+    occupy(slot)
+    with pytest.raises(RequestError, match="all 1 slots are busy"):
+        choose_slot([slot], ask([1]))
+
+
+def test_a_seat_drops_checkpoints_behind_its_start_and_leaving_keeps_what_is_computed() -> None:
+    slot = slot_with(0, [1, 2, 3, 4], 2, 4)
+    slot.seat(Run(ask([1, 2, 8, 9]), 1, 2, ()))
+    assert slot.shelf.lengths == [2]
+    assert slot.missing == 2
+    slot.computed = 3
+    slot.leave(used=4)
+    assert (slot.tokens, slot.missing, slot.last_used, slot.run) == ([1, 2, 8], 0, 4, None)
