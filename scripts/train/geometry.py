@@ -24,7 +24,7 @@ class Geometry:
     rope_base: float = 1e7
     context: int = 4096
     eps: float = 1e-6
-    experts: int = 12
+    experts: int = 10
     experts_used: int = 3
     expert_ff: int = 256
     shared_ff: int = 256
@@ -41,7 +41,7 @@ class Geometry:
     ple_block: int = 1
     ple_width: int = 32
     ple_heads: int = 4
-    ple_base: int = 8192
+    ple_base: int = 6144
     ngram: int = 3
     ple_eos: int = 0
 
@@ -72,9 +72,11 @@ class Geometry:
         return block >= self.blocks or block % self.interval == self.interval - 1
 
     def compress_ratios(self) -> list[int]:
-        """One entry a block, draft block included: 4 where the indexer selects, else 0."""
-        trunk = [self.index_ratio if self.attends(b) else 0 for b in range(self.blocks)]
-        return [*trunk, 0]
+        """One entry a block, draft block included: 4 where the indexer selects, else 0.
+
+        The draft block's is 4 too: with 0 (dense) llama.cpp aborts when it starts to draft.
+        """
+        return [self.index_ratio if self.attends(b) else 0 for b in range(self.blocks + 1)]
 
     def ple_multipliers(self) -> list[int]:
         """Odd hash multipliers of the token and its predecessors (SplitMix64, seed 1234)."""

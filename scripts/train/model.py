@@ -65,18 +65,18 @@ class Model:
         logits = linear(last, w["output.weight"])
         draft_logits = None
         if draft:
-            draft_logits, _, loss = self.draft(w, hidden[:, :-1], embedded[:, 1:], rows)
+            draft_logits, _, loss = self.draft(w, hidden[:, :-1], embedded[:, 1:], select, rows)
             losses.append(loss)
         total = torch.stack(losses).sum(0)
         return Output(logits, draft_logits, hidden, total[0], total[1])
 
     def draft(
-        self, w: Weights, hidden: Tensor, following: Tensor, rows: Tensor | None = None
+        self, w: Weights, hidden: Tensor, following: Tensor, select: bool = True,
+        rows: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits of the token after next, the next hidden, and the losses.
 
         hidden: [B, T, S, D] or [B, T, D] of position i; following: [B, T, D], embedding of i+1.
-        The block attends densely; its indexer is trained all the same (`rows`).
         """
         g = self.geometry
         local = block_weights(w, g.blocks)
@@ -86,7 +86,7 @@ class Model:
         left, right = local["nextn.eh_proj.weight"].chunk(2, dim=-1)
         first = linear(e, left)
         stream = linear(h, right) + (first.unsqueeze(-2) if g.wide else first)
-        stream, loss = self._block(stream, local, True, False, rows)
+        stream, loss = self._block(stream, local, True, select, rows)
         if g.wide:
             last, _ = self._read(stream, local, "nextn.hc_head", g)
         else:
