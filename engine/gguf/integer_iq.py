@@ -24,7 +24,8 @@ def _grid(name: str) -> Int8:
 
     traits: Any = getattr(quants, name)
     traits.init_grid()
-    return np.array(traits.grid, np.int8).reshape(traits.grid_shape)
+    grid: Int8 = np.array(traits.grid, np.int8).reshape(traits.grid_shape)
+    return grid
 
 
 @cache
