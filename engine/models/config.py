@@ -187,7 +187,9 @@ def _attention(keys: Keys) -> AttentionConfig:
     heads = keys.integer("attention.head_count", minimum=1)
     kv_heads = keys.integer("attention.head_count_kv", heads, minimum=1)
     if heads % kv_heads:
-        raise keys.unusable("attention.head_count", heads, f"a multiple of head_count_kv {kv_heads}")
+        raise keys.unusable(
+            "attention.head_count", heads, f"a multiple of head_count_kv {kv_heads}"
+        )
     key_length = keys.integer("attention.key_length", minimum=1)
     rotary = keys.integer("rope.dimension_count", key_length)
     if rotary % 2 or rotary > key_length:

@@ -1,0 +1,161 @@
+"""Load a model into this process: for the engine process, tests, notebooks and measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.errors import ConfigError, RequestError
+from engine.gguf.reader import open_gguf
+from engine.gguf.tokenizer import Tokenizer
+from engine.models.config import ModelConfig
+from engine.models.loader import load_weights
+from engine.models.pipeline import DevicePipeline
+from engine.models.state import StateShape
+from engine.ops import Ops, ops_for
+from engine.rows import rows_of
+from engine.window import Span, Verdict, Window
+
+
+class Model:
+    """A loaded model. Not for several threads at once."""
+
+    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, pipeline: DevicePipeline) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.pipeline = pipeline
+
+    def logits(self, ids: Sequence[int], *, chunks: Sequence[int] = ()) -> npt.NDArray[np.float32]:
+        """Logits after every token, float32 [T, vocab], read in windows of `chunks` rows.
+
+        Uses slot 0. What the chunks do not cover is one last window; the bits do not depend on it.
+        """
+        self._check(ids)
+        pipeline = self.pipeline
+        pipeline.clear(0)
+        parts, start = [], 0
+        for size in [*chunks, len(ids)]:
+            tokens = tuple(ids[start : start + size])
+            if not tokens:
+                break
+            window = Window((Span(0, start, tokens, len(tokens), 0),))
+            parts.append(pipeline.forward(window).copy())
+            start += len(tokens)
+            following = ids[start] if start < len(ids) else None
+            pipeline.commit(window, [Verdict(len(tokens), following)])
+        return np.concatenate(parts)
+
+    def generate(self, ids: Sequence[int], max_new: int, sampling: Any | None = None) -> list[int]:
+        """Up to `max_new` tokens after `ids`, through an `Engine` of its own: greedy by default."""
+        from engine.engine import Engine
+        from engine.request import generate
+
+        return generate(Engine, self, ids, max_new, sampling)
+
+    def draft_logits(
+        self, ids: Sequence[int], chain: int
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """What the draft layer says: first drafts [T-1, vocab], and a chain [chain, vocab].
+
+        Row i of the first pairs token i's residual with token i+1 and predicts token i+2. The chain
+        begins with the last of them and goes on with the best token of each step.
+        """
+        drafter = self.pipeline.drafter
+        if drafter is None:
+            raise ConfigError(
+                "the model was loaded without a draft layer", hint="Pass mtp or spec."
+            )
+        self._check(ids)
+        self.pipeline.clear(0)
+        count = len(ids)
+        residual = self.pipeline.trunk.forward(torch.tensor(ids), rows_of([(0, 0, count, count)]))
+        if not self.config.hyper_streams:
+            residual = self.pipeline.trunk.hidden(residual)
+        pairs = rows_of([(0, 0, count - 1, count - 1)])
+        after, hidden = drafter.forward(residual[:-1], torch.tensor(ids[1:]), pairs)
+        first = drafter.logits(hidden)
+        steps = [first[-1]]
+        after = after[-1:]
+        for position in range(count - 1, count - 2 + chain):
+            token = steps[-1].argmax()[None]
+            after, hidden = drafter.forward(after, token, rows_of([(0, position, 1, 1)]))
+            steps.append(drafter.logits(hidden)[0])
+        return first.numpy(), torch.stack(steps).numpy()
+
+    def _check(self, ids: Sequence[int]) -> None:
+        if not 0 < len(ids) <= self.pipeline.max_context:
+            raise RequestError(
+                f"{len(ids)} tokens, allowed are 1 to {self.pipeline.max_context}",
+                hint="Load the model with a larger max_context, or pass fewer tokens.",
+            )
+        if min(ids) < 0 or max(ids) >= self.config.vocab_size:
+            raise RequestError(
+                f"token {max(ids)} is outside the vocabulary of {self.config.vocab_size}"
+            )
+
+
+def load(
+    path: str | Path,
+    device: str = "cpu",
+    *,
+    mtp: str | Path | None = None,
+    activations: Literal["int8", "float"] = "int8",
+    kv: Literal["int8", "fp16", "f32"] = "int8",
+    slots: int = 4,
+    max_context: int | None = None,
+    spec: int = 4,
+    pooled_norm: bool = False,
+    ops: Ops | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Model:
+    """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`.
+
+    `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
+    out. `ops` replaces the device's operators (for tests). Raises StrataError with a hint.
+    """
+    ops = ops or ops_for(device)
+    with ExitStack() as files:
+        gguf = files.enter_context(open_gguf(path))
+        config = ModelConfig.from_gguf(gguf)
+        draft_from = None
+        if mtp is not None and Path(mtp) != Path(path):
+            second = files.enter_context(open_gguf(mtp))
+            draft_from = second, ModelConfig.from_gguf(second)
+            _same_model(config, draft_from[1], second.path)
+        weights = load_weights(
+            gguf,
+            config,
+            ops,
+            float_activations=activations == "float",
+            draft_from=draft_from if spec > 1 else None,
+            progress=progress,
+        )
+        tokenizer = Tokenizer.from_metadata(gguf.metadata)
+    shape = StateShape(
+        slots,
+        min(max_context or config.context_length, config.context_length),
+        kv,
+        max(0, spec - 1),
+    )
+    draft_config = draft_from[1] if draft_from else config
+    return Model(
+        config,
+        tokenizer,
+        DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm),
+    )
+
+
+def _same_model(trunk: ModelConfig, draft: ModelConfig, path: Path) -> None:
+    for name in ("architecture", "width", "hyper_streams", "vocab_size"):
+        own, other = getattr(trunk, name), getattr(draft, name)
+        if own != other:
+            raise ConfigError(
+                f"{path}: the draft layer's {name} is {other}, the model's is {own}",
+                hint="Name the MTP file of this very model, or leave --mtp out.",
+            )

@@ -1,0 +1,116 @@
+"""Builds the weights of a model from its GGUF (and of its draft layer, perhaps from a second one)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.errors import ModelFileError
+from engine.gguf.reader import GGUF
+from engine.models.config import LayerConfig, ModelConfig
+from engine.models.tensors import Tensors
+from engine.models.weights import (
+    Attention,
+    Block,
+    DraftBlock,
+    Experts,
+    GatedDeltaNet,
+    HyperConnection,
+    Indexer,
+    ModelWeights,
+    NgramEmbedding,
+)
+from engine.ops import Ops
+
+Progress = Callable[[int, int], None]
+
+
+def load_weights(
+    gguf: GGUF,
+    config: ModelConfig,
+    ops: Ops,
+    *,
+    float_activations: bool,
+    draft_from: tuple[GGUF, ModelConfig] | None = None,
+    progress: Progress = lambda done, of: None,
+) -> ModelWeights:
+    """All weights, packed for the device of `ops`. `progress` hears of every block.
+
+    Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
+    """
+    tensors = Tensors(gguf, ops, float_activations=float_activations)
+    total = len(config.layers) + len(config.draft_layers)
+    blocks = []
+    for done, layer in enumerate(config.layers):
+        progress(done, total)
+        blocks.append(_block(tensors, layer, config))
+    output = tensors.matrix(
+        "output.weight" if tensors.has("output.weight") else "token_embd.weight"
+    )
+    draft = None
+    if draft_from is not None:
+        other = Tensors(draft_from[0], ops, float_activations=float_activations)
+        draft = _draft(other, draft_from[1], tensors, output)
+    elif config.draft_layers:
+        draft = _draft(tensors, config, tensors, output)
+    progress(total, total)
+    hyper = config.hyper_streams > 0
+    return ModelWeights(
+        token_embd=tensors.table("token_embd.weight"),
+        output=output,
+        blocks=tuple(blocks),
+        per_layer_token_embd=tensors.table("per_layer_token_embd.weight") if config.ngram else None,
+        output_hc=tensors.group(HyperConnection, "output_hc_") if hyper else None,
+        output_norm=None if hyper else tensors.vector("output_norm.weight"),
+        draft=draft,
+    )
+
+
+def _block(tensors: Tensors, layer: LayerConfig, config: ModelConfig) -> Block:
+    prefix = f"blk.{layer.index}."
+    hyper = config.hyper_streams > 0
+    mixer: GatedDeltaNet | Attention
+    if layer.mixer == "gated_delta_net":
+        mixer = tensors.group(GatedDeltaNet, prefix)
+    else:
+        sparse = layer.compress_ratio > 0
+        indexer = tensors.group(Indexer, f"{prefix}indexer.") if sparse else None
+        mixer = tensors.group(Attention, prefix, indexer=indexer)
+    return Block(
+        mixer=mixer,
+        experts=tensors.group(Experts, prefix),
+        ngram=tensors.group(NgramEmbedding, prefix) if layer.ngram else None,
+        hc_attn=tensors.group(HyperConnection, f"{prefix}hc_attn_") if hyper else None,
+        hc_ffn=tensors.group(HyperConnection, f"{prefix}hc_ffn_") if hyper else None,
+        attn_norm=None if hyper else tensors.vector(f"{prefix}attn_norm.weight"),
+        post_attention_norm=None
+        if hyper
+        else tensors.vector(f"{prefix}post_attention_norm.weight"),
+    )
+
+
+def _draft(tensors: Tensors, config: ModelConfig, trunk: Tensors, output: object) -> DraftBlock:
+    if not config.draft_layers:
+        raise ModelFileError(
+            "the draft file has no draft layer: nextn_predict_layers is 0 or missing",
+            hint="Name a GGUF with the MTP block of this model, or leave --mtp out.",
+        )
+    layer = config.draft_layers[0]
+    prefix = f"blk.{layer.index}.nextn."
+    hyper = config.hyper_streams > 0
+    norm = f"{prefix}shared_head_norm.weight"
+    if not hyper and not tensors.has(norm):
+        norm = "output_norm.weight"
+    head, embedding = f"{prefix}shared_head_head.weight", f"{prefix}embed_tokens.weight"
+    own_embedding = tensors.has(embedding)
+    return DraftBlock(
+        block=_block(tensors, layer, config),
+        eh_proj=tensors.matrix(f"{prefix}eh_proj.weight"),
+        enorm=tensors.vector(f"{prefix}enorm.weight"),
+        hnorm=tensors.vector(f"{prefix}hnorm.weight"),
+        hc_head=tensors.group(HyperConnection, f"{prefix}hc_head_") if hyper else None,
+        shared_head_norm=None if hyper else (tensors if tensors.has(norm) else trunk).vector(norm),
+        shared_head_head=tensors.matrix(head) if tensors.has(head) else output,
+        embed_tokens=(
+            tensors.table(embedding) if own_embedding else trunk.table("token_embd.weight")
+        ),
+    )

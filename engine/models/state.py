@@ -1,0 +1,80 @@
+"""Builds the blocks of a model with their state for all slots, and copies a slot's state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from engine.layers.attention import Attention, AttentionState, IndexerState
+from engine.layers.block import Block
+from engine.layers.gated_delta_net import GatedDeltaNet, GatedDeltaNetState
+from engine.layers.ngram_embedding import NgramEmbedding, NgramState
+from engine.models import weights
+from engine.models.config import LayerConfig, ModelConfig
+from engine.ops import Ops
+
+
+@dataclass(frozen=True, slots=True)
+class StateShape:
+    """How much state there is: slots, positions a slot, K/V format, most draft rows of a window."""
+
+    slots: int
+    context: int
+    kv: str
+    drafts: int
+
+
+def build_block(
+    w: weights.Block, layer: LayerConfig, config: ModelConfig, shape: StateShape, ops: Ops
+) -> Block:
+    """A block with zeroed state."""
+    mixer: Attention | GatedDeltaNet
+    if isinstance(w.mixer, weights.Attention):
+        mixer = Attention(
+            w.mixer, _attention_state(layer, config, shape, ops), layer.compress_ratio
+        )
+    else:
+        net = config.gated_delta_net
+        assert net is not None
+        state = GatedDeltaNetState(
+            torch.zeros(shape.slots, net.value_heads, net.key_length, net.value_length),
+            torch.zeros(shape.slots, net.conv_kernel - 1 + shape.drafts + 1, net.channels),
+        )
+        mixer = GatedDeltaNet(w.mixer, state, net)
+    ngram = None
+    if w.ngram is not None and config.ngram is not None:
+        length = config.ngram.conv_span + shape.drafts + 1
+        ring = torch.zeros(shape.slots, length, config.hyper_streams * config.width)
+        ngram = NgramEmbedding(w.ngram, NgramState(ring), config.ngram)
+    return Block(w, mixer, ngram)
+
+
+def _attention_state(
+    layer: LayerConfig, config: ModelConfig, shape: StateShape, ops: Ops
+) -> AttentionState:
+    a = config.attention
+    cache = ops.kv_cache(
+        shape.kv, shape.slots, shape.context, a.kv_heads, a.key_length, a.value_length
+    )
+    indexer = None
+    if layer.compress_ratio and config.indexer is not None:
+        ratio, length = layer.compress_ratio, config.indexer.key_length
+        indexer = IndexerState(
+            torch.zeros(shape.slots, ratio + shape.drafts + 1, length),
+            torch.zeros(shape.slots, shape.context // ratio + 1, length),
+        )
+    return AttentionState(cache, indexer)
+
+
+def recurrent_tensors(blocks: tuple[Block, ...]) -> list[torch.Tensor]:
+    """Everything with a slot axis that a checkpoint must copy: what is not one cell a position."""
+    found = []
+    for block in blocks:
+        if isinstance(block.mixer, GatedDeltaNet):
+            found += [block.mixer.state.recurrent, block.mixer.state.ring]
+        elif block.mixer.state.indexer is not None:
+            found.append(block.mixer.state.indexer.raw_keys)
+        if block.ngram is not None:
+            found.append(block.ngram.state.ring)
+    return found

@@ -1,0 +1,78 @@
+"""Takes tensors out of a GGUF by the names of a dataclass's fields, checking their shapes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+import torch
+
+from engine.errors import ModelFileError
+from engine.gguf.reader import GGUF
+from engine.models import weights
+from engine.ops import Ops
+
+T = TypeVar("T")
+
+# Fields whose tensor does not end in ".weight".
+_SUFFIX = {"ssm_a": "", "ssm_dt": ".bias"}
+
+
+class Tensors:
+    """The tensors of one GGUF, packed for a device."""
+
+    def __init__(self, gguf: GGUF, ops: Ops, *, float_activations: bool) -> None:
+        self._gguf = gguf
+        self._ops = ops
+        self._float_activations = float_activations
+
+    def has(self, name: str) -> bool:
+        """True when the file has this tensor."""
+        return name in self._gguf.tensors
+
+    def group(self, kind: type[T], prefix: str, **built: Any) -> T:
+        """An instance of a dataclass of `engine/models/weights.py`; `built` gives some fields.
+
+        Field `f` is the tensor `prefix + f + ".weight"`.
+        """
+        hints = get_type_hints(kind)
+        values = dict(built)
+        for field in fields(kind):  # type: ignore[arg-type]
+            if field.name in values:
+                continue
+            name = f"{prefix}{field.name}{_SUFFIX.get(field.name, '.weight')}"
+            if field.default is None and not self.has(name):
+                continue
+            vector = hints[field.name] is weights.Vector
+            values[field.name] = self.vector(name) if vector else self.matrix(name)
+        return kind(**values)
+
+    def vector(self, name: str) -> torch.Tensor:
+        """A tensor as float32, without axes of length 1 unless it has one only."""
+        array = np.ascontiguousarray(self._gguf.float32(name))
+        return torch.from_numpy(array.reshape([n for n in array.shape if n > 1] or [1]))
+
+    def matrix(self, name: str) -> Any:
+        """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
+        info = self._gguf.tensor(name)
+        raw = self._gguf.raw(name)
+        columns = info.shape[-1]
+        if columns == 1 and len(info.shape) == 2:  # stored as [K, 1] in ggml order: one output
+            columns, raw = info.shape[0], raw.reshape(1, -1)
+        if raw.ndim == 1:
+            raw = raw[None]
+        if raw.ndim > 3:
+            raise ModelFileError(
+                f"{self._gguf.path}: tensor {name} has {raw.ndim} axes, a matrix has 1 to 3",
+                hint="The file is damaged or was converted by a tool that Strata does not know.",
+            )
+        packed = self._ops.matrix(
+            raw, info.type, columns, float_activations=self._float_activations
+        )
+        scale = name.removesuffix(".weight") + ".scale"
+        return packed.scaled(self._gguf.float32(scale)) if self.has(scale) else packed
+
+    def table(self, name: str) -> Any:
+        """An embedding table that stays as it lies in the file."""
+        return self._ops.table(self._gguf.raw(name), self._gguf.tensor(name).type)

@@ -1,0 +1,97 @@
+"""Hyper-connections: C residual streams, read as one input and written with one weight a stream.
+
+Read: xn = grouped RMS norm of the streams; mix = sigmoid(W_up . silu((W_down . xn) / C));
+input = mean over the streams of mix * xn. Write: stream_c += 2 sigmoid((W_inject . xn)_c / C) * y.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine.reference.compiled import compiled
+from engine.reference.linear import Activations, linear
+from engine.reference.matrix import Matrix
+from engine.reference.norms import rms_norm
+from engine.reference.scalar import sigmoid, silu
+
+
+def hyper_read(
+    streams: torch.Tensor,
+    norm: torch.Tensor,
+    down: Matrix,
+    up: Matrix,
+    inject: Matrix | None,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The block input, float32 [R, D], and the streams' write weights, [R, C] (None: no inject).
+
+    `streams` is float32 [R, C, D].
+    """
+    rows, count, width = streams.shape
+    normed = rms_norm(streams.view(rows, count * width), norm, width, eps)
+    activations = Activations(normed)
+    low = linear(activations, down)
+    divided_silu(low.numpy(), np.float32(count))
+    mix = linear(Activations(low), up)
+    x = torch.empty(rows, width)
+    mean_of_mixed(mix.numpy(), normed.numpy(), count, x.numpy())
+    if inject is None:
+        return x, None
+    weights = linear(activations, inject)
+    twice_sigmoid(weights.numpy(), np.float32(count))
+    return x, weights
+
+
+def hyper_write(streams: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -> None:
+    """streams[r, c] += weights[r, c] * y[r], in place. float32 [R, C, D], [R, C], [R, D]."""
+    add_weighted(streams.numpy(), weights.numpy(), y.numpy())
+
+
+@compiled
+def divided_silu(x: Any, divisor: Any) -> None:
+    """x = silu(x / divisor), in place."""
+    for r in range(x.shape[0]):
+        row = x[r]
+        for i in range(row.size):
+            row[i] = silu(row[i] / divisor)
+
+
+@compiled
+def twice_sigmoid(x: Any, divisor: Any) -> None:
+    """x = 2 sigmoid(x / divisor), in place."""
+    for r in range(x.shape[0]):
+        row = x[r]
+        for i in range(row.size):
+            row[i] = np.float32(2) * sigmoid(row[i] / divisor)
+
+
+@compiled
+def mean_of_mixed(mix: Any, normed: Any, count: int, out: Any) -> None:
+    """out[r, d] = mean over the streams, in ascending order, of sigmoid(mix) * normed."""
+    width = out.shape[1]
+    divisor = np.float32(count)
+    for r in range(out.shape[0]):
+        target = out[r]
+        for c in range(count):
+            m = mix[r, c * width : (c + 1) * width]
+            x = normed[r, c * width : (c + 1) * width]
+            for d in range(width):
+                term = sigmoid(m[d]) * x[d]
+                target[d] = term if c == 0 else target[d] + term
+        for d in range(width):
+            target[d] = target[d] / divisor
+
+
+@compiled
+def add_weighted(streams: Any, weights: Any, y: Any) -> None:
+    """As `hyper_write`, on arrays."""
+    for r in range(streams.shape[0]):
+        x = y[r]
+        for c in range(streams.shape[1]):
+            stream = streams[r, c]
+            w = weights[r, c]
+            for d in range(x.size):
+                stream[d] += w * x[d]

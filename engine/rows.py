@@ -1,0 +1,39 @@
+"""The rows of a window as the operators read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Which conversation and position every row of a window belongs to.
+
+    spans: int32 [spans, 5], one line for the consecutive rows of a slot: slot, first row, rows,
+    position of the first row, certain rows (the rest are drafts). slots, positions: int32 [R].
+    """
+
+    spans: torch.Tensor
+    slots: torch.Tensor
+    positions: torch.Tensor
+
+    @property
+    def count(self) -> int:
+        """Rows in the window."""
+        return self.slots.shape[0]
+
+
+def rows_of(spans: list[tuple[int, int, int, int]]) -> Rows:
+    """Rows from (slot, start position, rows, certain rows) of each span, in window order."""
+    lines, slots, positions = [], [], []
+    for slot, start, count, certain in spans:
+        lines.append((slot, len(slots), count, start, certain))
+        slots.extend([slot] * count)
+        positions.extend(range(start, start + count))
+    return Rows(
+        torch.tensor(lines, dtype=torch.int32).view(-1, 5),
+        torch.tensor(slots, dtype=torch.int32),
+        torch.tensor(positions, dtype=torch.int32),
+    )
