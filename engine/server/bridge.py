@@ -1,0 +1,212 @@
+"""Between HTTP and the engine: a queue in order of arrival, and the engine's slots."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from engine.messages import (
+    Admitted,
+    BatchGen,
+    BatchStop,
+    Done,
+    Event,
+    Failed,
+    Info,
+    Keys,
+    LogProbs,
+    PromptRead,
+    Ready,
+    Resume,
+    Reused,
+    SlotDone,
+    SlotToken,
+    Token,
+)
+from engine.server.board import Board
+from engine.server.http_errors import ApiError
+from engine.server.lives import Lives
+from engine.server.options import ServerOptions
+from engine.server.silence import Silence
+from engine.server.slots import SlotTable
+from engine.server.ticket import Finish, Ticket
+
+log = logging.getLogger("strata.server")
+
+
+class Bridge:
+    """All requests of this server. Everything runs on one event loop; nothing here waits for HTTP.
+
+    * `submit` queues a request. `_dispatch` seats the queue's head while a slot is free: strictly
+      first come, first served.
+    * A request that was sent lives in `running` until the engine says that it is over, also when
+      its client has gone: only then is its slot free again.
+    * When the engine dies, everything in `running` fails with the reason. What still waits was
+      never sent, so it keeps its place and is served by the next life.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.info: Mapping[str, int | str] = {}
+        self.max_context = 0
+        self.slots = SlotTable(0)
+        self.queue: deque[Ticket] = deque()
+        self.running: dict[str, Ticket] = {}
+        self.on_over: Callable[[Ticket], None] = lambda ticket: None
+        self.board = Board()
+        self._silence = Silence(options.engine_silence_s, self.running.values())
+        self.lives = Lives(options, self._silence, self.board, self._handle, self._died)
+        self._rids = count(1)
+
+    # The client's side
+
+    def check_open(self) -> None:
+        """Raise the `ApiError` 503 that a request would get whatever it asks."""
+        self.lives.ask()
+        if self.lives.state == "loading":
+            raise ApiError(503, "the model is loading", code="loading", retry_after_s=2)
+        if self.lives.stopped:
+            raise ApiError(503, "the server is shutting down", code="stopping", retry_after_s=5)
+
+    def submit(self, prompt: Sequence[int], max_new: int, keys: Keys) -> Ticket:
+        """Queue a request. Raises `ApiError` 503 (no engine) or 429 (queue full)."""
+        self.check_open()
+        if len(self.queue) >= self.options.queue_limit:
+            waiting, limit = len(self.queue), self.options.queue_limit
+            why = f"{waiting} requests wait already, the limit is {limit}"
+            raise ApiError(429, why, code="queue_full", retry_after_s=5)
+        rid = f"r{next(self._rids)}"
+        ticket = Ticket(rid, tuple(prompt), max_new, keys, self.options.outbox_limit)
+        self.queue.append(ticket)
+        self._dispatch()
+        self.board.changed()
+        return ticket
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Its client needs no more of `ticket`: leave the queue, or stop the slot. Never waits."""
+        if ticket.phase == "over" or ticket.cancelled is not None:
+            return
+        ticket.cancelled = time.monotonic()
+        if ticket.phase == "queued":
+            self.queue.remove(ticket)
+            self._over(ticket, "cancel")
+        elif self.lives.process is not None and ticket.slot is not None:
+            self.lives.process.send(BatchStop(ticket.slot, ticket.rid))
+
+    async def stop(self) -> None:
+        """Refuse what is new, give running answers `shutdown_grace_s`, end the engine."""
+        self.lives.refuse()
+        grace_s = self.options.shutdown_grace_s
+        await self.board.until(lambda: not self.running and not self.queue, grace_s)
+        self.fail_everything("the server is shutting down")
+        await self.lives.close()
+
+    def fail_everything(self, why: str) -> None:
+        """End what runs and what waits with a 503."""
+        self._fail_running(why, "stopping")
+        self._fail_queue(why)
+
+    # The engine's side
+
+    def _dispatch(self) -> None:
+        """Seat waiting requests, in their order, while there are free slots."""
+        process = self.lives.process
+        while self.queue and process is not None and len(self.slots) > 0:
+            slot = self.slots.take(self.queue[0].prompt, self.queue[0].rid)
+            if slot is None:
+                break
+            ticket = self.queue.popleft()
+            ticket.seat(slot.number)
+            if not self.running:
+                self._silence.heard()
+            self.running[ticket.rid] = ticket
+            order = BatchGen(slot.number, ticket.max_new, ticket.prompt, ticket.keys, ticket.rid)
+            process.send(order)
+        self._silence.working(bool(self.running))
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Info():
+                self.info = {**self.info, **event.values}
+            case Ready():
+                seats = self.info.get("batch_slots", 1)
+                self.max_context = event.max_context
+                self.slots = SlotTable(max(1, seats if isinstance(seats, int) else 1))
+                self._dispatch()
+            case _:
+                ticket = self.running.get(getattr(event, "rid", ""))
+                if ticket is not None:
+                    self._handle_for(ticket, event)
+                elif isinstance(event, Failed):
+                    log.error("the engine: %s", event.message)
+
+    def _handle_for(self, ticket: Ticket, event: Event) -> None:
+        """One line about one running request."""
+        match event:
+            case Resume(reused=reused) | Reused(reused=reused):
+                ticket.resume(reused)
+            case PromptRead():
+                self._silence.chunk((event.ms - ticket.read_ms) / 1000)
+                ticket.progress(event.read_to, event.total, event.ms)
+            case LogProbs():
+                ticket.logprobs = event
+            case Token(id=token) | SlotToken(id=token):
+                ticket.token(token)
+                if ticket.overflowed:
+                    self.cancel(ticket)
+                    ticket.end("cancel", ApiError(503, "the client reads too slowly"))
+            case Done():
+                ticket.done = event
+            case Admitted():
+                self._admitted(ticket, event.goes_on)
+            case SlotDone():
+                ticket.slot_done = event
+                self._over(ticket, event.finish)
+            case Failed():
+                refused = not ticket.taken
+                self._over(ticket, "cancel", ApiError(400 if refused else 500, event.message))
+
+    def _admitted(self, ticket: Ticket, goes_on: bool) -> None:
+        if goes_on:
+            ticket.phase = "decoding"
+            return
+        finish = ticket.done.finish if ticket.done else "cancel"
+        whole = finish == "stop" or len(ticket.generated) >= ticket.max_new
+        if whole or ticket.cancelled is not None:
+            self._over(ticket, finish)
+        else:
+            why = f"the engine ended the answer after its first token ({finish})"
+            self._over(ticket, finish, ApiError(500, why))
+
+    def _over(self, ticket: Ticket, finish: Finish, error: ApiError | None = None) -> None:
+        """The engine is done with `ticket` (or never saw it): free its seat, tell its client."""
+        sent = self.running.pop(ticket.rid, None) is not None
+        if sent and ticket.slot is not None and ticket.slot < len(self.slots):
+            slot = self.slots.slots[ticket.slot]
+            unknown = error is not None and ticket.taken
+            kept = slot.held if error is not None else ticket.held()
+            self.slots.release(slot.number, [] if unknown else kept)
+        if sent and error is None:
+            self.lives.works()
+        ticket.end(finish, error)
+        self.on_over(ticket)
+        self._dispatch()
+        self.board.changed()
+
+    def _died(self, reason: str, gives_up: bool) -> None:
+        self.slots = SlotTable(0)
+        self._fail_running(f"the engine died: {reason}", "engine_died")
+        if gives_up:
+            self._fail_queue(f"the engine died again and again: {reason}")
+
+    def _fail_running(self, why: str, code: str) -> None:
+        for ticket in list(self.running.values()):
+            self._over(ticket, "cancel", ApiError(503, why, code=code, retry_after_s=1))
+
+    def _fail_queue(self, why: str) -> None:
+        while self.queue:
+            ticket = self.queue.popleft()
+            self._over(ticket, "cancel", ApiError(503, why, code="no_engine", retry_after_s=5))

@@ -1,0 +1,65 @@
+"""Errors with an HTTP status, in OpenAI's shape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from engine.errors import StrataError
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "forbidden",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "invalid_request_error",
+    413: "invalid_request_error",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+class ApiError(StrataError):
+    """Answers a request with `status`. `param` names the field of the body that is at fault."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+    def body(self) -> dict[str, Any]:
+        """The JSON answer, also sent as an event inside a stream."""
+        error = {
+            "message": self.message,
+            "type": _TYPES.get(self.status, "server_error"),
+            "param": self.param,
+            "code": self.code,
+        }
+        return {"error": error}
+
+    def response(self) -> JSONResponse:
+        """The whole HTTP answer."""
+        headers = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(self.body(), self.status, headers)
+
+
+def bad_field(param: str, message: str) -> ApiError:
+    """A 400 about one field of the body."""
+    return ApiError(400, f"{param}: {message}", param=param, code="invalid_value")
