@@ -29,7 +29,7 @@ FUNCTION, FUNCTION_END = "<function=", "</function>"
 PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
 _FUNCTION_NAME = re.compile(FUNCTION + r"([^<>\n]*)(>?)")
 _PARAMETER_NAME = re.compile(PARAMETER + r"([^>\n]*)([>\n]?)")
-# Longest name with its tag, and most white space where only a tag may follow; more is not a tool call.
+# Longest name with its tag, and most white space before a tag of the form. More is not a tag.
 _LONGEST_NAME = 256
 _MOST_SPACE = 256
 
