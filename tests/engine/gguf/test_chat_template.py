@@ -296,9 +296,6 @@ def test_hooks_and_changes_are_refused(source: str, match: str) -> None:
 
 
 DOUBLING = (
-    "{%% set ns = namespace(x=%s) %%}"
-    "{%% for i in range(60) %%}{%% set ns.x = %s %%}{%% endfor %%}"
-)
     "{%% set ns = namespace(x=%s) %%}{%% for i in range(60) %%}{%% set ns.x = %s %%}{%% endfor %%}"
 )
 
