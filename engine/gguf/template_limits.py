@@ -67,7 +67,7 @@ class Limits:
             for a, b in ((left, right), (right, left)):
                 if isinstance(a, str | list | tuple) and isinstance(b, int):
                     self.check(len(a) * b)
-        if operator in "**" and isinstance(left, int) and isinstance(right, int):
+        if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * right if operator == "**" else left.bit_length()
             if bits + right.bit_length() > _MOST_BITS:
                 raise TemplateError("the chat template computes with a number that is too large")

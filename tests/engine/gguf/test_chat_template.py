@@ -276,9 +276,10 @@ def test_no_way_to_python(expression: str) -> None:
     source = "{{ (" + expression + ") is defined }}"
     assert jinja2.Environment().from_string(source).render(messages=[USER]) == "True"
     try:
-        assert ChatTemplate(source).render([USER]) == "False"
+        shown = ChatTemplate(source).render([USER])
     except TemplateError as error:
-        assert "unsafe" in error.message
+        shown = error.message
+    assert shown == "False" or "unsafe" in shown
 
 
 @pytest.mark.parametrize(
