@@ -11,6 +11,8 @@ from engine.errors import ModelFileError
 # Real headers are about 11 MB (250 thousand tokens and merges). The limit bounds what a damaged
 # or hostile file can make us allocate.
 HEADER_LIMIT_BYTES = 256 << 20
+# What the format allows for a key.
+MAX_NAME_BYTES = 65535
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -61,9 +63,19 @@ class Cursor:
         self.position += count
         return self.data[start : self.position]
 
-    def string(self, what: str) -> str:
+    def name(self, what: str) -> str:
+        """A string short enough for a message about it."""
+        return self.string(what, MAX_NAME_BYTES)
+
+    def string(self, what: str, limit: int = HEADER_LIMIT_BYTES) -> str:
         """A 64-bit length, then that many bytes of UTF-8."""
         length = self.u64(f"the length of {what}")
+        if length > limit:
+            raise ModelFileError(
+                f"{self.path}: {what} at byte {self.position} has {length} bytes; at most {limit} "
+                "are possible",
+                hint="The file is damaged: download or convert it again.",
+            )
         start = self.position
         raw = self.take(length, what)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,14 +123,15 @@ def _alignment(path: Path, metadata: Mapping[str, MetadataValue]) -> int:
     if usable and 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0:  # type: ignore[operator]
         return int(value)  # type: ignore[arg-type]
     raise ModelFileError(
-        f"{path}: general.alignment is {value!r}; it must be a power of two up to {MAX_ALIGNMENT}",
+        f"{path}: general.alignment is {reprlib.repr(value)}; it must be a power of two up to "
+        f"{MAX_ALIGNMENT}",
         hint=_AGAIN,
     )
 
 
 def _entry(cursor: Cursor, index: int) -> tuple[str, QuantType, tuple[int, ...], int]:
     """One entry of the tensor list: name, type, shape in numpy order, offset into the data."""
-    name = cursor.string(f"the name of tensor {index}")
+    name = cursor.name(f"the name of tensor {index}")
     dimensions = cursor.u32(f"the dimension count of {name!r}")
     if dimensions > MAX_DIMENSIONS:
         raise ModelFileError(

@@ -24,7 +24,7 @@ def _grid(name: str) -> Int8:
 
     traits: Any = getattr(quants, name)
     traits.init_grid()
-    grid: Int8 = np.array(traits.grid, np.int8).reshape(traits.grid_shape)
+    grid: Int8 = traits.grid.reshape(traits.grid_shape).astype(np.int8)
     return grid
 
 
@@ -47,7 +47,8 @@ def _signs_of_seven() -> Int8:
     """Seven bits -> eight factors; the eighth makes the number of minus signs even."""
     seven = np.arange(128, dtype=np.uint8)
     parity = np.unpackbits(seven[:, None], axis=1).sum(axis=1, dtype=np.uint8) & 1
-    return _signs()[seven | parity << np.uint8(7)]
+    index: Bytes = seven | parity << np.uint8(7)
+    return _signs()[index]
 
 
 def _rows(table: Int8, index: Words) -> Int8:

@@ -56,7 +56,7 @@ def read_metadata(cursor: Cursor, count: int) -> dict[str, MetadataValue]:
     cursor.need(_SMALLEST_PAIR_BYTES * count, f"a metadata block of {count} keys")
     found: dict[str, MetadataValue] = {}
     for index in range(count):
-        key = cursor.string(f"the name of metadata key {index}")
+        key = cursor.name(f"the name of metadata key {index}")
         if key in found:
             raise _damaged(cursor, f"metadata key {key!r} stands twice")
         found[key] = _value(cursor, cursor.u32(f"the type of {key!r}"), f"{key!r}", 0)

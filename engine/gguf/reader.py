@@ -45,6 +45,7 @@ class GGUF:
 
         Raises ModelFileError for a name that the model does not have.
         """
+        assert self._bytes, "the model is closed"
         tensor = self.tensor(name)
         rows = self._bytes[tensor.shard][tensor.offset : tensor.offset + tensor.nbytes]
         return rows.reshape(*tensor.shape[:-1], tensor.type.row_bytes(tensor.shape[-1]))

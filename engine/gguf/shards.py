@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,7 +41,8 @@ def shard_paths(path: Path) -> tuple[Path, ...]:
     paths = []
     for index in range(1, count + 1):
         shard = path.with_name(shard_name(match["stem"], index, count))
-        if not shard.is_file():
+        # Unlike Path.is_file this never raises, whatever is wrong with the name.
+        if not os.path.isfile(shard):
             raise ModelFileError(f"{shard}: shard {index} of {count} is missing", hint=_TOGETHER)
         paths.append(shard)
     return tuple(paths)
@@ -57,7 +60,7 @@ def join_metadata(headers: Sequence[Header]) -> dict[str, MetadataValue]:
         for key, value in header.metadata.items():
             if key != "split.no" and not _same(joined.setdefault(key, value), value):
                 raise ModelFileError(
-                    f"{header.path}: {key} differs from that of {headers[0].path.name}: this "
+                    f"{header.path}: {key!r} differs from that of {headers[0].path.name}: this "
                     "shard belongs to another model",
                     hint=_TOGETHER,
                 )
@@ -92,11 +95,12 @@ def _check_split(header: Header, index: int, count: int) -> None:
     # A file without the keys is taken at its name's word.
     said_count = header.metadata.get("split.count", count)
     said_index = header.metadata.get("split.no", index)
-    if said_count == 0 and count == 1:
+    if _same(said_count, 0) and count == 1:
         return
-    if said_count != count or said_index != index:
+    if not _same(said_count, count) or not _same(said_index, index):
         raise ModelFileError(
-            f"{header.path}: split.no is {said_index!r} and split.count is {said_count!r}, but "
+            f"{header.path}: split.no is {reprlib.repr(said_index)} and split.count is "
+            f"{reprlib.repr(said_count)}, but "
             f"the name says file {index} (from 0) of {count}",
             hint=_TOGETHER,
         )
