@@ -78,12 +78,7 @@ def read_header(data: mmap.mmap | bytes, path: Path, shard: int) -> Header:
     for name, kind, shape, offset in entries:
         if name in tensors:
             raise ModelFileError(f"{path}: tensor {name!r} stands twice", hint=_AGAIN)
-        if offset % alignment:
-            raise ModelFileError(
-                f"{path}: tensor {name!r} is misaligned: its offset {offset} is not a multiple of "
-                f"{alignment}",
-                hint=_AGAIN,
-            )
+        _check_alignment(path, name, offset, alignment)
         nbytes = prod(shape[:-1]) * kind.row_bytes(shape[-1])
         tensors[name] = TensorInfo(name, kind, shape, shard, start + offset, nbytes)
     _check_extents(path, tensors, len(data))
@@ -119,9 +114,8 @@ def _version(cursor: Cursor) -> int:
 
 def _alignment(path: Path, metadata: Mapping[str, MetadataValue]) -> int:
     value = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
-    usable = isinstance(value, int) and not isinstance(value, bool)
-    if usable and 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0:  # type: ignore[operator]
-        return int(value)  # type: ignore[arg-type]
+    if isinstance(value, int) and 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0:
+        return int(value)
     raise ModelFileError(
         f"{path}: general.alignment is {reprlib.repr(value)}; it must be a power of two up to "
         f"{MAX_ALIGNMENT}",
@@ -158,6 +152,15 @@ def _type(cursor: Cursor, name: str, number: int) -> QuantType:
         f"{cursor.path}: tensor {name!r} has the type {number}, which this program does not know",
         hint="Use a file in one of these types: " + ", ".join(t.name for t in QUANT_TYPES.values()),
     )
+
+
+def _check_alignment(path: Path, name: str, offset: int, alignment: int) -> None:
+    if offset % alignment:
+        raise ModelFileError(
+            f"{path}: tensor {name!r} is misaligned: its offset {offset} is not a multiple of "
+            f"{alignment}",
+            hint=_AGAIN,
+        )
 
 
 def _check_extents(path: Path, tensors: Mapping[str, TensorInfo], size: int) -> None:
