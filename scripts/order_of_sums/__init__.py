@@ -1,0 +1,1 @@
+"""Experiment: do different kernels agree with a plain CPU loop, bit for bit, in one order of sums?"""
