@@ -1,20 +1,33 @@
 """llama.cpp beside us: greedy tokens, decode speed and draft acceptance through `xllamacpp`.
 
-The wheel is optional and is imported inside the functions; without it they raise `PeerMissing`.
+The wheel is optional and imported inside the functions; without it they raise `PeerMissingError`.
 Figures come from llama.cpp's own server timings, so they leave out tokenising and Python.
 """
 
+import multiprocessing
 import os
+import shutil
+import struct
+import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import StrataError
 
+_HEADER_BYTES = 64 << 20
+"""More than any GGUF metadata; tensors come after it."""
 
-class PeerMissing(StrataError):
+
+class PeerMissingError(StrataError):
     """The program to compare with is not installed."""
+
+
+class PeerFailedError(StrataError):
+    """The program to compare with refused the file or the request, or crashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,7 @@ def available() -> bool:
     """Whether the xllamacpp wheel can be imported."""
     try:
         _module()
-    except PeerMissing:
+    except PeerMissingError:
         return False
     return True
 
@@ -73,12 +86,52 @@ def decode_speed(path: Path, ids: Sequence[int], count: int, threads: int) -> fl
 def draft_acceptance(
     path: Path, ids: Sequence[int], count: int, drafts: int, *, draft_path: Path | None = None
 ) -> Acceptance:
-    """Acceptance of llama.cpp's greedy MTP speculation with up to `drafts` drafts a step.
+    """Acceptance of llama.cpp's greedy MTP speculation with exactly `drafts` drafts a step.
 
-    The draft block is the file's own, or that of `draft_path`.
+    The draft block is the file's own, or that of `draft_path`, which then needs `token_embd` and
+    the trunk's head of its own. llama.cpp norms each stream of the residual by itself (our
+    `stream` setting of the qwen4exp draft block). It runs in a child process, because an assertion
+    in its draft code ends the process.
     """
-    result = generate(path, ids, count, drafts=drafts, draft_path=draft_path, past_end=True)
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(1, mp_context=spawn) as child,
+    ):
+        target = _draftable(path, Path(folder) / "target.gguf")
+        drafter = draft_path and _draftable(draft_path, Path(folder) / "draft.gguf")
+        work = child.submit(
+            generate, target, ids, count, drafts=drafts, draft_path=drafter, past_end=True
+        )
+        try:
+            result = work.result()
+        except BrokenProcessPool as error:
+            raise PeerFailedError(f"llama.cpp crashed while drafting with {path}.") from error
     return Acceptance(drafted=result.drafted, accepted=result.accepted)
+
+
+def _draftable(path: Path, copy: Path) -> Path:
+    """The file, or a copy whose draft block has the trunk's indexer ratio instead of 0.
+
+    A ratio of 0 (dense) in the draft block beside others in the trunk trips an assertion in
+    llama.cpp 2026.10. Within the indexer's budget the copy attends to the same cells.
+    """
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    key = b"qwen4exp.attention.compress_ratios"
+    start = header.find(key) + len(key)
+    if start < len(key):
+        return path
+    # After the key: u32 type (array), u32 element type (i32), u64 count, the elements.
+    (count,) = struct.unpack_from("<Q", header, start + 8)
+    ratios = struct.unpack_from(f"<{count}i", header, start + 16)
+    if ratios[-1] != 0 or not any(ratios):
+        return path
+    shutil.copyfile(path, copy)
+    with copy.open("r+b") as file:
+        file.seek(start + 16 + 4 * (count - 1))
+        file.write(struct.pack("<i", max(ratios)))
+    return copy
 
 
 def generate(
@@ -107,7 +160,7 @@ def generate(
     }
     answer: dict[str, Any] = server.handle_completions(request)
     if "error" in answer:
-        raise PeerMissing(f"llama.cpp refused the request: {answer['error']}")
+        raise PeerFailedError(f"llama.cpp refused the request: {answer['error']}")
     return _generation(answer)
 
 
@@ -136,7 +189,10 @@ def _server(path: Path, context: int, threads: int, drafts: int, draft_path: Pat
     params.cpuparams_batch.n_threads = threads
     if drafts:
         _draft_with(params, peer, threads, drafts, draft_path)
-    return peer.Server(params)
+    try:
+        return peer.Server(params)
+    except RuntimeError as error:
+        raise PeerFailedError(f"llama.cpp cannot load {path}: {error}") from error
 
 
 def _draft_with(params: Any, peer: Any, threads: int, drafts: int, draft_path: Path | None) -> None:
@@ -156,7 +212,7 @@ def _module() -> Any:
     try:
         import xllamacpp
     except ImportError as error:
-        raise PeerMissing(
+        raise PeerMissingError(
             "xllamacpp, the llama.cpp wheel to compare with, is not installed.",
             hint="pip install xllamacpp",
         ) from error

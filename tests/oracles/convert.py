@@ -11,11 +11,10 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-import torch
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 from torch import nn
 
-from tests.oracles.shape import VOCABULARY, Shape, is_kept_float32
+from tests.oracles.shape import VOCABULARY, Shape
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -120,8 +119,10 @@ def trunk_tensors(shape: Shape, model: nn.Module) -> Iterator[tuple[str, np.ndar
         yield "output_norm.weight", 1 + state["model.norm.weight"]
     for block, letter in enumerate(shape.layers):
         source, target = f"model.layers.{block}.", f"blk.{block}."
-        yield from _delta_net(state, source, target, shape) if letter == "g" else _attention(
-            state, source, target, shape
+        yield from (
+            _delta_net(state, source, target, shape)
+            if letter == "g"
+            else _attention(state, source, target, shape)
         )
         yield from _experts(state, source, target, shape)
         yield from _residual(state, source, target, shape)
@@ -159,7 +160,10 @@ def _experts(state: State, source: str, target: str, shape: Shape) -> Pairs:
     yield target + "ffn_up_exps.weight", fused[:, shape.expert_ff :]
     yield target + "ffn_down_exps.weight", state[source + "experts.down_proj"]
     for part in ("gate", "up", "down"):
-        yield target + f"ffn_{part}_shexp.weight", state[source + f"shared_expert.{part}_proj.weight"]
+        yield (
+            target + f"ffn_{part}_shexp.weight",
+            state[source + f"shared_expert.{part}_proj.weight"],
+        )
     gate = state[source + "shared_expert_gate.weight"]
     yield target + "ffn_gate_inp_shexp.weight", gate if shape.gate_shape == "1xD" else gate[0]
 

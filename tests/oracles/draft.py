@@ -1,4 +1,4 @@
-"""The draft (MTP) blocks of both families in plain torch, float32, one pair at a time.
+"""The draft (MTP) blocks of both families in plain torch, float64, one pair at a time.
 
 Written from the description of the blocks alone. A pair is the trunk's residual R_i and the token
 that follows it, t_{i+1}; it stands at rope position i and predicts token i + 2. The block has
@@ -20,7 +20,7 @@ DRAFTS = 3
 
 
 class Weights:
-    """Float32 tensors of one or more GGUF files by name, and the keys of the first."""
+    """float64 tensors of one or more GGUF files by name, and the keys of the first."""
 
     def __init__(self, *paths: Path) -> None:
         readers = [GGUFReader(path) for path in paths]
@@ -41,7 +41,7 @@ class Weights:
         stored = self._tensors[name]
         rows = gguf.quants.dequantize(stored.data, stored.tensor_type)
         shape = tuple(int(size) for size in reversed(stored.shape))
-        return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).reshape(shape)
+        return torch.from_numpy(np.array(rows, dtype=np.float64)).reshape(shape)
 
     def of_block(self, name: str) -> Tensor:
         """A tensor of the draft block."""
@@ -92,7 +92,7 @@ class Attention:
 
     def _rope(self, rows: Tensor, position: int) -> Tensor:
         half = self.rotary // 2
-        speed = self.theta ** (-torch.arange(0, self.rotary, 2, dtype=torch.float32) / self.rotary)
+        speed = self.theta ** (-torch.arange(0, self.rotary, 2, dtype=torch.float64) / self.rotary)
         cos, sin = (speed * position).cos(), (speed * position).sin()
         low, high = rows[:, :half], rows[:, half : self.rotary]
         turned = [low * cos - high * sin, high * cos + low * sin, rows[:, self.rotary :]]
@@ -133,8 +133,8 @@ class Mixer:
         self.norm = weights.of_block(prefix + "norm")
         self.down = weights.of_block(prefix + "down")
         self.up = weights.of_block(prefix + "up")
-        inject = f"{weights.block}{prefix}inject.weight"
-        self.inject = weights[inject] if inject in weights else None
+        writes = not prefix.endswith("head_")
+        self.inject = weights.of_block(prefix + "inject") if writes else None
 
     def read(self, wide: Tensor) -> Tensor:
         """[N, D] -> [D]."""
@@ -227,9 +227,10 @@ def _head(weights: Weights) -> Tensor:
 
 
 def residuals(model: nn.Module, ids: Sequence[int]) -> Tensor:
-    """What the trunk of a transformers model hands to the draft block, float32 [T, N * D] or [T, D].
+    """What the trunk of a transformers model hands to the draft block, in the model's precision.
 
-    qwen4exp: the streams before the output mixer. qwen35moe: the output of the final norm.
+    qwen4exp: the streams before the output mixer, [T, N * D]. qwen35moe: the output of the final
+    norm, [T, D].
     """
     kept: list[Tensor] = []
     trunk = model.model
@@ -253,7 +254,7 @@ def draft_logits(
     qwen4exp = weights.family == "qwen4exp"
     block = Qwen4ExpDraft(weights, hnorm) if qwen4exp else Qwen35MoeDraft(weights)
     first = []
-    for row, token in zip(rows, ids[1:], strict=False):
+    for row, token in zip(rows.double(), ids[1:], strict=False):
         logits, residual = block.step(row, token)
         first.append(logits)
     chain = [first[-1]]

@@ -24,7 +24,9 @@ def choose_lowest_first() -> Iterator[None]:
 
     def topk(values: torch.Tensor, k: int, dim: int = -1) -> torch.return_types.sort:
         best = values.sort(dim=dim, descending=True, stable=True)
-        return torch.return_types.topk((best.values.narrow(dim, 0, k), best.indices.narrow(dim, 0, k)))
+        return torch.return_types.topk(
+            (best.values.narrow(dim, 0, k), best.indices.narrow(dim, 0, k))
+        )
 
     torch.Tensor.topk = topk
     try:

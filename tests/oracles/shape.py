@@ -91,7 +91,7 @@ def build(shape: Shape) -> nn.Module:
 
 
 def logits(model: nn.Module, ids: list[int]) -> torch.Tensor:
-    """float32 [T, vocabulary] of the whole text in one pass without a cache."""
+    """[T, vocabulary] of the whole text in one pass without a cache, in the model's precision."""
     return model(torch.tensor([ids]), use_cache=False).logits[0]
 
 
@@ -128,6 +128,7 @@ def _common(shape: Shape) -> dict[str, object]:
         "eos_token_id": shape.eos,
         "pad_token_id": None,
         "attn_implementation": "eager",
+        "experts_implementation": "eager",
     }
 
 
