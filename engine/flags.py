@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.config import ACTIVATIONS, RunConfig
+from engine.config import ACTIVATIONS, EngineConfig, RunConfig
 from engine.errors import ConfigError
 
 Kind = Literal["whole", "number", "choice", "path", "text", "prefill"]
@@ -187,3 +187,13 @@ def parse_engine_args(args: Sequence[str], where: str = "engine flag") -> RunCon
 def _nearest_hint(name: str) -> str:
     near = difflib.get_close_matches(name, [*_BY_NAME, *LATER_FLAGS], n=1)
     return f"did you mean {near[0]}?" if near else "docs/cli.md lists the engine flags"
+
+
+def engine_args(config: EngineConfig) -> list[str]:
+    """The flags that make `parse_engine_args` and `resolve` give `config` again."""
+    words: list[str] = []
+    for flag in ENGINE_FLAGS:
+        value = getattr(config, flag.field)
+        if value is not None:
+            words += [flag.names[0], str(value)]
+    return words

@@ -1,0 +1,72 @@
+"""The texts that a check compares: prompts of the shipped workloads, with how they are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from engine.sampling import Sampling
+
+Encode = Callable[[str], list[int]]
+
+WORKLOADS = ("manual", "python", "letter", "question")
+FOLLOW_UP = "follow"
+DEFAULT_KEYS = Sampling(temperature=0.9, top_k=50, top_p=0.97, penalty_repeat=1.05, seed=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A prompt (token ids) to be continued by `max_new` tokens, whatever they are."""
+
+    name: str
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_new: int
+
+
+def workload(name: str) -> str:
+    """The text of one shipped workload."""
+    return files("bench.workloads").joinpath(f"{name}.txt").read_text(encoding="utf-8").rstrip()
+
+
+def prompts(encode: Encode, most: int) -> dict[str, tuple[int, ...]]:
+    """Every workload as at most `most` token ids."""
+    return {name: tuple(encode(workload(name))[:most]) for name in WORKLOADS}
+
+
+def long_prompt(encode: Encode, length: int) -> tuple[int, ...]:
+    """Exactly `length` token ids: the workloads one after another, as often as it takes."""
+    together = encode("\n\n".join(workload(name) for name in (*WORKLOADS, FOLLOW_UP)))
+    return tuple((together * (length // len(together) + 1))[:length])
+
+
+def texts(
+    encode: Encode,
+    *,
+    max_new: int,
+    context: int,
+    long: bool = False,
+    keys: Sequence[Sampling] = (Sampling(), DEFAULT_KEYS),
+) -> tuple[Text, ...]:
+    """The workloads, small enough for two turns in `context`.
+
+    They take turns with the sampling keys; with `long` each one is played with every set of keys,
+    and so is a prompt of a quarter of the context.
+    """
+    room = max(1, context // 2 - 2 * max_new)
+    named = prompts(encode, room)
+    if long:
+        named["long"] = long_prompt(encode, max(1, min(room, context // 4)))
+    pairs = [(name, keys[i % len(keys)]) for i, name in enumerate(named)]
+    if long:
+        pairs = [(name, sampling) for name in named for sampling in keys]
+    return tuple(
+        Text(
+            name=f"{name}, {'greedy' if sampling.greedy else 'sampled'}",
+            prompt=named[name],
+            sampling=sampling,
+            max_new=max_new,
+        )
+        for name, sampling in pairs
+    )

@@ -1,0 +1,1 @@
+"""Prompts that come with Strata, as text files."""

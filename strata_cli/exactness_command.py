@@ -1,0 +1,130 @@
+"""`strata check-exactness`: the same bits, however a conversation was computed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.errors import ConfigError
+from strata_cli.console import Console
+from strata_cli.options import (
+    ConfigPath,
+    Context,
+    EngineArgs,
+    Json,
+    Kv,
+    ModelPath,
+    Quiet,
+    Slots,
+    Verbose,
+)
+
+if TYPE_CHECKING:
+    from bench.exactness import Report
+    from engine.sampling import Sampling
+
+
+def check_exactness(
+    config: ConfigPath = None,
+    model: ModelPath = None,
+    suite: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Which suites; else all of them.")
+    ] = None,
+    max_new: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of an answer.")] = 64,
+    long: Annotated[
+        bool, typer.Option("--long", help="Also a prompt of a quarter of the context.")
+    ] = False,
+    keys: Annotated[
+        str | None,
+        typer.Option(metavar="K=V,...", help="Sampling keys; else greedy and a sampled set."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random chunks.")] = 1,
+    slots: Slots = None,
+    context: Context = None,
+    kv: Kv = None,
+    engine_args: EngineArgs = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Compare tokens and the hash of every row's logits over all ways to compute them.
+
+    Exit code 0: all equal. 1: something differs; the first difference is named.
+    """
+    from bench.engines import load_model, options_of
+    from bench.exactness import check, choose_suites
+    from bench.texts import DEFAULT_KEYS, texts
+    from engine.sampling import Sampling
+    from strata_cli.chosen import choose, engine_flags
+
+    console = Console(as_json, quiet, verbose)
+    suites = choose_suites(suite)
+    chosen_keys = (Sampling(), DEFAULT_KEYS) if keys is None else (_keys(keys),)
+    flags = engine_flags(
+        model=model, slots=slots, max_context=context, kv=kv, engine_args=engine_args
+    )
+    plan = choose(config, flags, console).plan
+    console.note(f"{plan.config.model.name}, {plan.config.slots} slots")
+    loaded = load_model(plan.config, spec=max(8, plan.config.spec))
+    pipeline, encode = loaded.pipeline, loaded.tokenizer.encode
+    played = texts(
+        encode, max_new=max_new, context=pipeline.max_context, long=long, keys=chosen_keys
+    )
+    report = check(
+        pipeline,
+        encode,
+        played,
+        options_of(plan.config),
+        suites=suites,
+        seed=seed,
+        progress=console.note,
+    )
+    _show(report, console)
+    return 0 if report.equal else 1
+
+
+def _keys(text: str) -> Sampling:
+    """`temperature=0.8,seed=3` as sampling parameters."""
+    from engine.sampling import Sampling
+
+    values: dict[str, Any] = {}
+    for pair in text.split(","):
+        name, found, value = pair.partition("=")
+        name = name.strip()
+        if not found or name not in Sampling.__dataclass_fields__:
+            known = ", ".join(Sampling.__dataclass_fields__)
+            raise ConfigError(f"--keys: {pair!r} is not key=value", f"keys are {known}")
+        try:
+            whole = Sampling.__dataclass_fields__[name].type == "int"
+            values[name] = int(value) if whole else float(value)
+        except ValueError:
+            raise ConfigError(f"--keys: {name}: {value!r} is not a number") from None
+    return Sampling(**values)
+
+
+def _show(report: Report, console: Console) -> None:
+    from bench.exactness import FEWEST_DISTINCT
+
+    if console.json:
+        document = asdict(report)
+        console.document({"equal": report.equal, "rows": report.rows, **document})
+        return
+    for one in report.suites:
+        state = "equal" if one.difference is None else "DIFFERENT"
+        console.result(
+            f"{one.suite:12} {state}  {one.texts} texts, {one.rows} rows, {one.seconds:.1f} s"
+        )
+    for name in report.left_out:
+        console.result(f"{name:12} left out: the model has no draft layer")
+    for name in report.weak:
+        console.result(
+            f"does not count: {name!r} has {report.distinct[name]} distinct tokens, "
+            f"{FEWEST_DISTINCT} are needed"
+        )
+    different = [one.difference for one in report.suites if one.difference is not None]
+    if different:
+        console.result(f"first difference: {different[0]}")
+    verdict = "all equal" if report.equal else "NOT exact" if different else "NOT proven"
+    console.result(f"{verdict}: {report.rows} rows compared in {report.seconds:.1f} s")
