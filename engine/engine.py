@@ -42,7 +42,7 @@ class EngineOptions:
 
 
 class Engine:
-    """Serves requests on the slots of `pipeline`."""
+    """Serves requests on the slots of `pipeline`, which it clears first."""
 
     def __init__(self, pipeline: Pipeline, options: EngineOptions) -> None:
         self.options = options
@@ -50,6 +50,8 @@ class Engine:
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
         self._scheduler = Scheduler(self.slots, options.chunk)
         self._arrivals = 0
+        for slot in self.slots:
+            pipeline.clear(slot.index)
 
     @property
     def busy(self) -> bool:

@@ -53,7 +53,8 @@ class Pipeline(Protocol):
     def forward(self, window: Window) -> npt.NDArray[np.float32]:
         """Logits, float32 [rows wanting logits, vocab_size], in window order.
 
-        The array may be reused by the next call. No slot's recurrent state changes yet.
+        The array may be reused by the next call. Certain rows may go into the recurrent state at
+        once; draft rows may not.
         """
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
