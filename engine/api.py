@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.engine import Engine, EngineOptions
 from engine.errors import ConfigError, RequestError
 from engine.gguf.reader import open_gguf
 from engine.gguf.tokenizer import Tokenizer
@@ -19,17 +20,22 @@ from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
+from engine.request import Finished, Produced, Request
 from engine.rows import rows_of
+from engine.sampling import Sampling
 from engine.window import Span, Verdict, Window
 
 
 class Model:
     """A loaded model. Not for several threads at once."""
 
-    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, pipeline: DevicePipeline) -> None:
+    def __init__(
+        self, config: ModelConfig, tokenizer: Tokenizer, pipeline: DevicePipeline, spec: int
+    ) -> None:
         self.config = config
         self.tokenizer = tokenizer
         self.pipeline = pipeline
+        self._spec = spec
 
     def logits(self, ids: Sequence[int], *, chunks: Sequence[int] = ()) -> npt.NDArray[np.float32]:
         """Logits after every token, float32 [T, vocab], read in windows of `chunks` rows.
@@ -51,12 +57,34 @@ class Model:
             pipeline.commit(window, [Verdict(len(tokens), following)])
         return np.concatenate(parts)
 
-    def generate(self, ids: Sequence[int], max_new: int, sampling: Any | None = None) -> list[int]:
-        """Up to `max_new` tokens after `ids`, through an `Engine` of its own: greedy by default."""
-        from engine.engine import Engine
-        from engine.request import generate
+    def generate(
+        self,
+        ids: Sequence[int],
+        max_new: int,
+        sampling: Sampling | None = None,
+        *,
+        ignore_end: bool = False,
+    ) -> list[int]:
+        """Up to `max_new` tokens after `ids`, greedy by default, with drafts when it has them.
 
-        return generate(Engine, self, ids, max_new, sampling)
+        An end token is the last one, unless `ignore_end`. Forgets what the slots held.
+        """
+        for slot in range(self.pipeline.slots):
+            self.pipeline.clear(slot)
+        ends = frozenset() if ignore_end else self.tokenizer.eos_ids
+        engine = Engine(self.pipeline, EngineOptions(eos_ids=ends, spec=self._spec))
+        request = Request(
+            id="generate", tokens=tuple(ids), max_new=max_new, sampling=sampling or Sampling()
+        )
+        engine.submit(request)
+        tokens: list[int] = []
+        while engine.busy:
+            for event in engine.step():
+                if isinstance(event, Produced):
+                    tokens.append(event.choice.token)
+                elif isinstance(event, Finished) and event.finish == "error":
+                    raise RequestError(event.error)
+        return tokens
 
     def draft_logits(
         self, ids: Sequence[int], chain: int
@@ -148,6 +176,7 @@ def load(
         config,
         tokenizer,
         DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm),
+        spec,
     )
 
 

@@ -2,8 +2,7 @@
 
 Layers receive `Ops` and never ask what device they run on. The signatures and docstrings are those
 of `engine/reference`; another device gives functions that behave the same, bit for bit where
-docs/decisions.md names an order. Tensors live on the device; `Matrix`, `Activations`, `KvCache` and
-`Table` are opaque to layers: each device packs its own.
+docs/decisions.md names an order. Tensors live on the device; `Matrix`, `KvCache` and `Table` are opaque to layers: each device packs its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ class Ops:
     table: Callable[..., Any]
     kv_cache: Callable[..., Any]
     rotary_table: Callable[..., Any]
-    activations: Callable[..., Any]
     linear: Callable[..., Any]
     rms_norm: Callable[..., Any]
     hyper_read: Callable[..., Any]
@@ -67,7 +65,6 @@ def ops_for(device: str) -> Ops:
         table=ngram_embedding.Table,
         kv_cache=kv_cache.KvCache.empty,
         rotary_table=rotary.rotary_table,
-        activations=linear.Activations,
         linear=linear.linear,
         rms_norm=norms.rms_norm,
         hyper_read=hyper_connections.hyper_read,

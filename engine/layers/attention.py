@@ -38,12 +38,11 @@ class Attention:
     def forward(self, x: torch.Tensor, context: Context) -> torch.Tensor:
         """float32 [R, D] -> [R, D]."""
         ops, w = context.ops, self._w
-        activations = ops.activations(x)
-        selected = self._select(activations, context)
+        selected = self._select(x, context)
         out = ops.attention(
-            ops.linear(activations, w.attn_q),
-            ops.linear(activations, w.attn_k),
-            ops.linear(activations, w.attn_v),
+            ops.linear(x, w.attn_q),
+            ops.linear(x, w.attn_k),
+            ops.linear(x, w.attn_v),
             w.attn_q_norm,
             w.attn_k_norm,
             context.table,
@@ -54,16 +53,16 @@ class Attention:
             context.config.rms_eps,
             context.rows,
         )
-        return ops.linear(ops.activations(out), w.attn_output)  # type: ignore[no-any-return]
+        return ops.linear(out, w.attn_output)  # type: ignore[no-any-return]
 
-    def _select(self, activations: Any, context: Context) -> torch.Tensor | None:
+    def _select(self, x: torch.Tensor, context: Context) -> torch.Tensor | None:
         w, state, config = self._w.indexer, self.state.indexer, context.config.indexer
         if w is None or state is None or config is None:
             return None
         ops = context.ops
         return ops.select_blocks(  # type: ignore[no-any-return]
-            ops.linear(activations, w.q_proj),
-            ops.linear(activations, w.k_proj),
+            ops.linear(x, w.q_proj),
+            ops.linear(x, w.k_proj),
             w.q_norm,
             w.k_norm,
             context.table,

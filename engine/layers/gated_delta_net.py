@@ -48,18 +48,15 @@ class GatedDeltaNet:
     def forward(self, x: torch.Tensor, context: Context) -> torch.Tensor:
         """float32 [R, D] -> [R, D]. Certain rows change the state, draft rows wait for `commit`."""
         ops, w, rows = context.ops, self._w, context.rows
-        activations = ops.activations(x)
         qkv = ops.causal_convolution(
-            ops.linear(activations, w.attn_qkv), self.state.ring, w.ssm_conv1d, 1, rows
+            ops.linear(x, w.attn_qkv), self.state.ring, w.ssm_conv1d, 1, rows
         )
-        inputs = DeltaInputs(
-            qkv, ops.linear(activations, w.ssm_alpha), ops.linear(activations, w.ssm_beta)
-        )
+        inputs = DeltaInputs(qkv, ops.linear(x, w.ssm_alpha), ops.linear(x, w.ssm_beta))
         out = self._recur(inputs, ops, rows)
         self._inputs = inputs
-        gate = ops.linear(activations, w.attn_gate)
+        gate = ops.linear(x, w.attn_gate)
         normed = ops.gated_norm(out, gate, w.ssm_norm, self._config, context.config.rms_eps)
-        return ops.linear(ops.activations(normed), w.ssm_out)  # type: ignore[no-any-return]
+        return ops.linear(normed, w.ssm_out)  # type: ignore[no-any-return]
 
     def commit(self, kept: Rows, ops: Ops) -> None:
         """Applies kept draft rows. `kept` has spans over the rows of the last window."""

@@ -11,12 +11,9 @@ from engine.models import weights
 def mixture_of_experts(w: weights.Experts, x: torch.Tensor, context: Context) -> torch.Tensor:
     """float32 [R, D] -> [R, D]."""
     ops = context.ops
-    activations = ops.activations(x)
-    experts, shares = ops.route(activations, w.ffn_gate_inp, context.config.experts.used)
-    routed = ops.mixture(
-        activations, experts, shares, w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps
-    )
+    experts, shares = ops.route(x, w.ffn_gate_inp, context.config.experts.used)
+    routed = ops.mixture(x, experts, shares, w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
     shared = ops.shared_expert(
-        activations, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, w.ffn_gate_inp_shexp
+        x, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, w.ffn_gate_inp_shexp
     )
     return routed + shared  # type: ignore[no-any-return]

@@ -61,9 +61,9 @@ class Drafter:
             if (config.hyper_streams)
             else torch.cat([embedded, normed], dim=-1)
         )
-        x = ops.linear(
-            ops.activations(joined.reshape(-1, joined.shape[-1]).contiguous()), self._w.eh_proj
-        ).view_as(residual)
+        x = ops.linear(joined.reshape(-1, joined.shape[-1]).contiguous(), self._w.eh_proj).view_as(
+            residual
+        )
         after = self._block.forward(x, None, None, context)
         if self._w.hc_head is None:
             hidden = ops.rms_norm(after, self._w.shared_head_norm, config.width, config.rms_eps)
@@ -75,5 +75,5 @@ class Drafter:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 [R, vocabulary], by the trunk's head unless the layer has its own."""
         return self._ops.linear(  # type: ignore[no-any-return]
-            self._ops.activations(hidden), self._w.shared_head_head
+            hidden, self._w.shared_head_head
         )

@@ -63,5 +63,5 @@ class Trunk:
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 [R, vocabulary]."""
         return self._ops.linear(  # type: ignore[no-any-return]
-            self._ops.activations(hidden), self._w.output
+            hidden, self._w.output
         )

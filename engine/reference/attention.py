@@ -57,8 +57,8 @@ def attention(
     blocks = np.empty((0, 0), np.int32) if selected is None else selected.numpy()
     attend(
         queries,
-        cache.keys.arrays,
-        cache.values.arrays,
+        cache.keys,
+        cache.values,
         rows.slots.numpy(),
         rows.positions.numpy(),
         blocks,
@@ -134,7 +134,7 @@ def attend(
     """out[r, h] = softmax(q.k * scale) v for every row and head, before the gate."""
     heads, key_length = queries.shape[1], queries.shape[2]
     value_length = out.shape[2]
-    kv_heads = max(key_cells[0].shape[2], 1)
+    kv_heads = max(key_cells.floats.shape[2], 1)
     group = heads // kv_heads
     most = np.int64(positions.max()) + 1
     tiles = (most + TILE - 1) // TILE
@@ -151,11 +151,11 @@ def attend(
         count = cells_of(r, positions[r], blocks, ratio, cells)
         for kv in range(kv_heads):
             for i in range(count):
-                read(*key_cells, slot, cells[i], kv, vector)
+                read(key_cells, slot, cells[i], kv, vector)
                 tile, column = i // TILE, i % TILE
                 for k in range(key_length):
                     keys[tile, k, column] = vector[k]
-                read(*value_cells, slot, cells[i], kv, values[i])
+                read(value_cells, slot, cells[i], kv, values[i])
             for h in range(kv * group, (kv + 1) * group):
                 for tile in range((count + TILE - 1) // TILE):
                     float_tile(

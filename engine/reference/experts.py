@@ -1,4 +1,4 @@
-"""Mixture of experts: the router, and the routed experts' weighted sum in router order."""
+"""Mixture of experts: router, routed experts in router order, shared expert."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import torch
 
 from engine.reference.compiled import compiled
 from engine.reference.lanes import LANES, total
-from engine.reference.linear import Activations, linear, multiply
-from engine.reference.matrix import Array, Matrix
+from engine.reference.linear import product
+from engine.reference.matrix import Matrix
 from engine.reference.scalar import exp, sigmoid, silu
 
 
-def route(activations: Activations, weight: Matrix, used: int) -> tuple[torch.Tensor, torch.Tensor]:
+def route(x: torch.Tensor, weight: Matrix, used: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `used` most probable experts of each row, int32 [R, A], and their weights, float32 [R, A].
 
     Softmax over all experts, best first (equal: the lowest index), weights divided by their sum.
+    x: float32 [R, D].
     """
-    logits = linear(activations, weight).numpy()
-    experts = np.empty((logits.shape[0], used), np.int32)
-    weights = np.empty((logits.shape[0], used), np.float32)
-    top_experts(logits, experts, weights)
+    experts = np.empty((x.shape[0], used), np.int32)
+    weights = np.empty((x.shape[0], used), np.float32)
+    top_experts(x.numpy(), weight, experts, weights)
     return torch.from_numpy(experts), torch.from_numpy(weights)
 
 
 def mixture(
-    activations: Activations,
+    x: torch.Tensor,
     experts: torch.Tensor,
     weights: torch.Tensor,
     gate: Matrix,
@@ -35,53 +35,27 @@ def mixture(
     down: Matrix,
 ) -> torch.Tensor:
     """Sum over a row's experts, in router order, of weight * down(silu(gate.x) * up.x): [R, D]."""
+    out = np.empty((x.shape[0], down.rows), np.float32)
     chosen = experts.numpy()
-    count, used = chosen.shape
-    outputs = np.empty((count * used, down.rows), np.float32)
     pairs = np.argsort(chosen.reshape(-1), kind="stable")
-    for expert, members in _runs(chosen.reshape(-1), pairs):
-        part = activations.take(members // used)
-        hidden = gated(part, gate, up, expert)
-        result = np.empty((len(members), down.rows), np.float32)
-        multiply(hidden, down, expert, result)
-        outputs[members] = result
-    out = np.empty((count, down.rows), np.float32)
-    add_in_order(outputs.reshape(count, used, -1), weights.numpy(), out)
+    mix(x.numpy(), chosen, weights.numpy(), pairs, gate, up, down, out)
     return torch.from_numpy(out)
 
 
 def shared_expert(
-    activations: Activations, gate: Matrix, up: Matrix, down: Matrix, scalar: Matrix
+    x: torch.Tensor, gate: Matrix, up: Matrix, down: Matrix, scalar: Matrix
 ) -> torch.Tensor:
     """sigmoid(scalar.x) * down(silu(gate.x) * up.x): float32 [R, D]."""
-    out = linear(gated(activations, gate, up, 0), down)
-    scale_rows(out.numpy(), linear(activations, scalar).numpy())
-    return out
-
-
-def gated(activations: Activations, gate: Matrix, up: Matrix, expert: int) -> Activations:
-    """silu(gate.x) * up.x of one expert, float32 [R, F]."""
-    rows = activations.array.shape[0]
-    g = np.empty((rows, gate.rows), np.float32)
-    u = np.empty((rows, up.rows), np.float32)
-    multiply(activations, gate, expert, g)
-    multiply(activations, up, expert, u)
-    silu_times(g, u)
-    return Activations(torch.from_numpy(g))
-
-
-def _runs(chosen: Array, pairs: Array) -> list[tuple[int, Array]]:
-    """(expert, its row-and-rank pairs in ascending order) for every expert that is used."""
-    ids = chosen[pairs]
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    return [
-        (int(ids[i]), part) for i, part in zip(starts, np.split(pairs, starts[1:]), strict=True)
-    ]
+    out = np.empty((x.shape[0], down.rows), np.float32)
+    share(x.numpy(), gate, up, down, scalar, out)
+    return torch.from_numpy(out)
 
 
 @compiled
-def top_experts(logits: Any, experts: Any, weights: Any) -> None:
+def top_experts(x: Any, weight: Any, experts: Any, weights: Any) -> None:
     """As `route`, on arrays."""
+    logits = np.empty((x.shape[0], weight.rows), np.float32)
+    product(x, weight, 0, logits)
     lanes = np.empty(LANES, np.float32)
     p = np.empty(logits.shape[1], np.float32)
     for r in range(logits.shape[0]):
@@ -106,32 +80,60 @@ def top_experts(logits: Any, experts: Any, weights: Any) -> None:
 
 
 @compiled
-def silu_times(gate: Any, up: Any) -> None:
-    """gate = silu(gate) * up, in place."""
-    for r in range(gate.shape[0]):
-        g = gate[r]
-        u = up[r]
-        for i in range(g.size):
-            g[i] = silu(g[i]) * u[i]
+def expert(x: Any, gate: Any, up: Any, down: Any, index: int, out: Any) -> None:
+    """out = down(silu(gate.x) * up.x) of one expert of the stacks."""
+    g = np.empty((x.shape[0], gate.rows), np.float32)
+    u = np.empty((x.shape[0], up.rows), np.float32)
+    product(x, gate, index, g)
+    product(x, up, index, u)
+    for r in range(g.shape[0]):
+        row, other = g[r], u[r]
+        for i in range(row.size):
+            row[i] = silu(row[i]) * other[i]
+    product(g, down, index, out)
 
 
 @compiled
-def add_in_order(outputs: Any, weights: Any, out: Any) -> None:
-    """out[r] = sum over ranks, in order, of weights[r, a] * outputs[r, a]."""
-    for r in range(out.shape[0]):
+def mix(
+    x: Any, chosen: Any, weights: Any, pairs: Any, gate: Any, up: Any, down: Any, out: Any
+) -> None:
+    """As `mixture`, on arrays. `pairs`: flat indices into `chosen`, sorted by expert.
+
+    An expert is read once for all its rows; the outputs are added afterwards, in router order.
+    """
+    rows, used = chosen.shape
+    outputs = np.empty((rows * used, out.shape[1]), np.float32)
+    first = 0
+    while first < pairs.size:
+        index = chosen[pairs[first] // used, pairs[first] % used]
+        last = first
+        while last < pairs.size and chosen[pairs[last] // used, pairs[last] % used] == index:
+            last += 1
+        members = np.empty((last - first, x.shape[1]), np.float32)
+        for i in range(first, last):
+            members[i - first] = x[pairs[i] // used]
+        y = np.empty((last - first, out.shape[1]), np.float32)
+        expert(members, gate, up, down, index, y)
+        for i in range(first, last):
+            outputs[pairs[i]] = y[i - first]
+        first = last
+    for r in range(rows):
         target = out[r]
-        for a in range(weights.shape[1]):
+        for a in range(used):
             w = weights[r, a]
-            y = outputs[r, a]
+            z = outputs[r * used + a]
             for d in range(target.size):
-                target[d] = w * y[d] if a == 0 else target[d] + w * y[d]
+                target[d] = w * z[d] if a == 0 else target[d] + w * z[d]
 
 
 @compiled
-def scale_rows(x: Any, scalar: Any) -> None:
-    """x[r] *= sigmoid(scalar[r]), in place. float32 [R, D], [R, 1]."""
-    for r in range(x.shape[0]):
-        s = sigmoid(scalar[r, 0])
-        row = x[r]
+def share(x: Any, gate: Any, up: Any, down: Any, scalar: Any, out: Any) -> None:
+    """As `shared_expert`, on arrays."""
+    expert(x, gate, up, down, 0, out)
+    scalars = np.empty((x.shape[0], 1), np.float32)
+    product(x, scalar, 0, scalars)
+    for r in range(out.shape[0]):
+        s = sigmoid(scalars[r, 0])
+        row = out[r]
         for d in range(row.size):
             row[d] = s * row[d]

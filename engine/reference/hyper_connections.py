@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from engine.reference.compiled import compiled
-from engine.reference.linear import Activations, linear
+from engine.reference.linear import product
 from engine.reference.matrix import Matrix
-from engine.reference.norms import rms_norm
+from engine.reference.norms import normalise
 from engine.reference.scalar import sigmoid, silu
 
 
@@ -31,18 +31,20 @@ def hyper_read(
     `streams` is float32 [R, C, D].
     """
     rows, count, width = streams.shape
-    normed = rms_norm(streams.view(rows, count * width), norm, width, eps)
-    activations = Activations(normed)
-    low = linear(activations, down)
-    divided_silu(low.numpy(), np.float32(count))
-    mix = linear(Activations(low), up)
-    x = torch.empty(rows, width)
-    mean_of_mixed(mix.numpy(), normed.numpy(), count, x.numpy())
-    if inject is None:
-        return x, None
-    weights = linear(activations, inject)
-    twice_sigmoid(weights.numpy(), np.float32(count))
-    return x, weights
+    x = np.empty((rows, width), np.float32)
+    weights = np.empty((rows, 0 if inject is None else inject.rows), np.float32)
+    # Without an inject matrix the outputs have no columns, and any matrix serves as its stand-in.
+    read(
+        streams.view(rows, count * width).numpy(),
+        norm.numpy(),
+        down,
+        up,
+        down if inject is None else inject,
+        np.float32(eps),
+        x,
+        weights,
+    )
+    return torch.from_numpy(x), None if inject is None else torch.from_numpy(weights)
 
 
 def hyper_write(streams: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -> None:
@@ -51,21 +53,30 @@ def hyper_write(streams: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -
 
 
 @compiled
-def divided_silu(x: Any, divisor: Any) -> None:
-    """x = silu(x / divisor), in place."""
-    for r in range(x.shape[0]):
-        row = x[r]
+def read(
+    streams: Any, norm: Any, down: Any, up: Any, inject: Any, eps: Any, out: Any, weights: Any
+) -> None:
+    """As `hyper_read`, on arrays; streams: float32 [R, C * D]."""
+    width = out.shape[1]
+    count = streams.shape[1] // width
+    divisor = np.float32(count)
+    normed = np.empty(streams.shape, np.float32)
+    normalise(streams, norm, width, eps, normed)
+    low = np.empty((streams.shape[0], down.rows), np.float32)
+    product(normed, down, 0, low)
+    for r in range(low.shape[0]):
+        row = low[r]
         for i in range(row.size):
             row[i] = silu(row[i] / divisor)
-
-
-@compiled
-def twice_sigmoid(x: Any, divisor: Any) -> None:
-    """x = 2 sigmoid(x / divisor), in place."""
-    for r in range(x.shape[0]):
-        row = x[r]
-        for i in range(row.size):
-            row[i] = np.float32(2) * sigmoid(row[i] / divisor)
+    mix = np.empty(streams.shape, np.float32)
+    product(low, up, 0, mix)
+    mean_of_mixed(mix, normed, count, out)
+    if weights.shape[1]:
+        product(normed, inject, 0, weights)
+        for r in range(weights.shape[0]):
+            row = weights[r]
+            for i in range(row.size):
+                row[i] = np.float32(2) * sigmoid(row[i] / divisor)
 
 
 @compiled

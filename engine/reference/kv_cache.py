@@ -7,7 +7,7 @@ scale = fp16(amax / 127), code = value / scale rounded half to even, within -127
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,16 +23,17 @@ SCALE_VALUES = 64
 HALF = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class Cells(NamedTuple):
     """Vectors [S, context, H, K] by slot, position and head. One of `floats`, `halves` (fp16 bits)
     and `codes` has that shape, the others have no slots; `scales` (fp16 bits, [S, context, H,
-    ceil(K / 64)]) belongs to the codes."""
+    ceil(K / 64)]) belongs to the codes;
+    `half` turns fp16 bits into float32."""
 
     floats: Array
     halves: Array
     codes: Array
     scales: Array
+    half: Array
 
     @classmethod
     def empty(cls, kind: KvKind, slots: int, context: int, heads: int, length: int) -> Cells:
@@ -47,12 +48,8 @@ class Cells:
             room("fp16", np.uint16, length),
             room("int8", np.int8, length),
             room("int8", np.uint16, groups),
+            HALF,
         )
-
-    @property
-    def arrays(self) -> tuple[Array, Array, Array, Array, Array]:
-        """What `read` takes."""
-        return self.floats, self.halves, self.codes, self.scales, HALF
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,26 +96,16 @@ def quantise_cells(x: Array) -> tuple[Array, Array]:
 
 
 @compiled
-def read(
-    floats: Any,
-    halves: Any,
-    codes: Any,
-    scales: Any,
-    half: Any,
-    slot: int,
-    cell: int,
-    head: int,
-    out: Any,
-) -> None:
+def read(cells: Any, slot: int, cell: int, head: int, out: Any) -> None:
     """out = the stored vector as float32 [K]."""
-    if codes.shape[0]:
-        vector = codes[slot, cell, head]
-        factors = scales[slot, cell, head]
+    if cells.codes.shape[0]:
+        vector = cells.codes[slot, cell, head]
+        factors = cells.scales[slot, cell, head]
         for k in range(out.size):
-            out[k] = np.float32(vector[k]) * half[factors[k // SCALE_VALUES]]
-    elif halves.shape[0]:
-        bits = halves[slot, cell, head]
+            out[k] = np.float32(vector[k]) * cells.half[factors[k // SCALE_VALUES]]
+    elif cells.halves.shape[0]:
+        bits = cells.halves[slot, cell, head]
         for k in range(out.size):
-            out[k] = half[bits[k]]
+            out[k] = cells.half[bits[k]]
     else:
-        out[:] = floats[slot, cell, head]
+        out[:] = cells.floats[slot, cell, head]

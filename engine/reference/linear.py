@@ -1,15 +1,14 @@
 """Matrix products in the fixed order of sums, for any number of rows.
 
-Integer matrices meet activations that are quantised to int8 in groups of 32; float matrices meet
-float32 activations. docs/decisions.md names the order and why.
+Integer matrices meet activations that are quantised to int8 in groups of 32: s = amax / 127, q = x / s
+rounded half to even. Float matrices meet float32 activations, in the order of `lanes.py`. The integer
+order: the term of a group is (float(I) * s) * d, minus (float(M) * s) * d_min where the type has
+minima, I and M being exact integers below 2**24; 16 groups in turn make a segment, segments are added
+in ascending order.
 """
-
-# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,75 +16,36 @@ import torch
 
 from engine.reference.compiled import compiled
 from engine.reference.lanes import LANES, SEGMENT, tree_columns
-from engine.reference.matrix import GROUP, TILE, Array, IntegerMatrix, Matrix
+from engine.reference.matrix import GROUP, TILE, Matrix
 
 GROUPS_A_SEGMENT = SEGMENT // GROUP
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QuantisedRows:
-    """Activations in integers: values int32 [R, K] in -127..127, scale float32 [R, G],
-    sums int32 [R, G, 2] of each half of a group."""
-
-    values: Array
-    scale: Array
-    sums: Array
-
-
-class Activations:
-    """Rows that several matrices read, float32 [R, K]; quantised at most once."""
-
-    def __init__(self, x: torch.Tensor) -> None:
-        self.x = x
-        self.array: Array = x.numpy()
-
-    def take(self, rows: Array) -> Activations:
-        """The given rows, as they would be alone."""
-        return Activations(torch.from_numpy(self.array[rows]))
-
-    @cached_property
-    def quantised(self) -> QuantisedRows:
-        """The rows in int8 groups of 32: s = amax / 127, q = x / s rounded half to even."""
-        rows, columns = self.array.shape
-        groups = columns // GROUP
-        quantised = QuantisedRows(
-            np.empty((rows, columns), np.int32),
-            np.empty((rows, groups), np.float32),
-            np.empty((rows, groups, 2), np.int32),
-        )
-        quantise(self.array, quantised.values, quantised.scale, quantised.sums)
-        return quantised
-
-
-def linear(activations: Activations, weight: Matrix) -> torch.Tensor:
-    """Rows times the transposed matrix: float32 [R, N]."""
-    out = np.empty((activations.array.shape[0], weight.rows), np.float32)
-    multiply(activations, weight, 0, out)
+def linear(x: torch.Tensor, weight: Matrix) -> torch.Tensor:
+    """Rows times the transposed matrix: float32 [R, K] -> [R, N]."""
+    out = np.empty((x.shape[0], weight.rows), np.float32)
+    product(x.numpy(), weight, 0, out)
     return torch.from_numpy(out)
 
 
-def multiply(activations: Activations, weight: Matrix, expert: int, out: Array) -> None:
-    """As `linear`, with matrix `expert` of a stack, into `out`."""
-    if isinstance(weight, IntegerMatrix):
-        rows = activations.quantised
-        integer_product(
-            rows.values,
-            rows.scale,
-            rows.sums,
-            weight.codes[expert],
-            weight.scale[expert],
-            weight.multiplier[expert],
-            weight.minimum_scale[expert],
-            weight.minimum_multiplier[expert],
-            out,
-        )
+@compiled
+def product(x: Any, weight: Any, expert: int, out: Any) -> None:
+    """out = rows of x, float32 [R, K], times matrix `expert` of a stack, [R, N]."""
+    if weight.values.shape[1]:
+        float_product(x, weight.values[expert], out)
     else:
-        float_product(activations.array, weight.values[expert], out)
+        groups = x.shape[1] // GROUP
+        values = np.empty(x.shape, np.int32)
+        scale = np.empty((x.shape[0], groups), np.float32)
+        sums = np.empty((x.shape[0], groups, 2), np.int32)
+        quantise(x, values, scale, sums)
+        integer_product(values, scale, sums, weight, expert, out)
 
 
 @compiled
 def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
-    """Fills QuantisedRows from float32 [R, K]."""
+    """int8 activations of float32 [R, K]: values int32 [R, K] in -127..127, scale float32 [R, G],
+    sums int32 [R, G, 2] of each half of a group."""
     magic = np.float32(12582912.0)  # adding and taking it off rounds half to even
     for r in range(x.shape[0]):
         for g in range(scale.shape[1]):
@@ -122,59 +82,44 @@ def add_codes(codes: Any, values: Any, first: int, last: int, dots: Any) -> None
 
 
 @compiled
-def group_integers(codes: Any, multiplier: Any, values: Any, dots: Any, half: Any) -> None:
-    """dots[n] = I_g: codes times values of one group, halves weighted by their multipliers."""
-    dots[:] = 0
-    if multiplier.size == 0:
-        add_codes(codes, values, 0, 32, dots)
-        return
-    for h in range(2):
-        half[:] = 0
-        add_codes(codes, values, 16 * h, 16 * h + 16, half)
-        factors = multiplier[h]
-        for n in range(TILE):
-            dots[n] += half[n] * np.int32(factors[n])
-
-
-@compiled
-def integer_product(
-    values: Any,
-    scale: Any,
-    sums: Any,
-    codes: Any,
-    weight_scale: Any,
-    multiplier: Any,
-    minimum_scale: Any,
-    minimum_multiplier: Any,
-    out: Any,
-) -> None:
-    """The integer order: terms of groups in turn inside a segment of 16, segments in turn."""
-    tiles, groups = codes.shape[0], codes.shape[1]
+def integer_product(values: Any, scale: Any, sums: Any, weight: Any, expert: int, out: Any) -> None:
+    """The integer order. values, scale, sums: see `quantise`."""
+    codes, weight_scale = weight.codes[expert], weight.scale[expert]
+    multiplier = weight.multiplier[expert]
+    minimum_scale = weight.minimum_scale[expert]
+    minimum_multiplier = weight.minimum_multiplier[expert]
+    groups = codes.shape[1]
     dots = np.empty(TILE, np.int32)
     half = np.empty(TILE, np.int32)
     segment = np.empty(TILE, np.float32)
     result = np.empty(TILE, np.float32)
-    no_multiplier = np.empty((0, 0), np.int8)
-    for tile in range(tiles):
+    for tile in range(codes.shape[0]):
         width = min(TILE, out.shape[1] - tile * TILE)
         for r in range(values.shape[0]):
             segment[:] = np.float32(0)
             for g in range(groups):
+                c = codes[tile, g]
+                q = values[r, g * GROUP : (g + 1) * GROUP]
                 s = scale[r, g]
-                factors = multiplier[tile, g] if multiplier.size else no_multiplier
-                group_integers(
-                    codes[tile, g], factors, values[r, g * GROUP : (g + 1) * GROUP], dots, half
-                )
                 d = weight_scale[tile, g]
-                if minimum_scale.size:
+                dots[:] = 0
+                if multiplier.shape[0]:
+                    for h in range(2):
+                        half[:] = 0
+                        add_codes(c, q, 16 * h, 16 * h + 16, half)
+                        factors = multiplier[tile, g, h]
+                        for n in range(TILE):
+                            dots[n] += half[n] * np.int32(factors[n])
+                else:
+                    add_codes(c, q, 0, GROUP, dots)
+                if minimum_scale.shape[0]:
                     dm = minimum_scale[tile, g]
-                    m = minimum_multiplier[tile, g]
+                    m0, m1 = minimum_multiplier[tile, g, 0], minimum_multiplier[tile, g, 1]
                     low, high = sums[r, g, 0], sums[r, g, 1]
                     for n in range(TILE):
-                        offset = np.int32(m[0, n]) * low + np.int32(m[1, n]) * high
-                        segment[n] += (np.float32(dots[n]) * s) * d[n] - (
-                            np.float32(offset) * s
-                        ) * dm[n]
+                        offset = np.int32(m0[n]) * low + np.int32(m1[n]) * high
+                        lower = (np.float32(offset) * s) * dm[n]
+                        segment[n] += (np.float32(dots[n]) * s) * d[n] - lower
                 else:
                     for n in range(TILE):
                         segment[n] += (np.float32(dots[n]) * s) * d[n]
@@ -183,8 +128,9 @@ def integer_product(
                     for n in range(TILE):
                         result[n] = segment[n] if first else result[n] + segment[n]
                     segment[:] = np.float32(0)
+            target = out[r, tile * TILE : tile * TILE + width]
             for n in range(width):
-                out[r, tile * TILE + n] = result[n]
+                target[n] = result[n]
 
 
 @compiled
@@ -206,7 +152,7 @@ def float_tile(x: Any, values: Any, lanes: Any, part: Any, result: Any) -> None:
 
 @compiled
 def float_product(x: Any, values: Any, out: Any) -> None:
-    """The float order of `lanes.py` for every row and output."""
+    """The float order for every row and output. values: float32 [T, K, 32]."""
     lanes = np.empty((LANES, TILE), np.float32)
     part = np.empty(TILE, np.float32)
     result = np.empty(TILE, np.float32)
@@ -214,5 +160,6 @@ def float_product(x: Any, values: Any, out: Any) -> None:
         width = min(TILE, out.shape[1] - tile * TILE)
         for r in range(x.shape[0]):
             float_tile(x[r], values[tile], lanes, part, result)
+            target = out[r, tile * TILE : tile * TILE + width]
             for n in range(width):
-                out[r, tile * TILE + n] = result[n]
+                target[n] = result[n]

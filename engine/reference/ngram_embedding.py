@@ -17,7 +17,7 @@ from engine.gguf.types import QuantType
 from engine.models.config import NgramConfig
 from engine.reference.compiled import compiled
 from engine.reference.lanes import LANES, dot
-from engine.reference.linear import Activations, linear
+from engine.reference.linear import linear
 from engine.reference.matrix import Array, Matrix
 from engine.reference.norms import rms_norm
 from engine.reference.scalar import sigmoid
@@ -75,14 +75,13 @@ def ngram_gated_value(
     normed W_key.e and query the normed streams. embedding: float32 [R, E]; streams [R, C, D].
     """
     count, streams_count, width = streams.shape
-    activations = Activations(embedding)
-    keys = rms_norm(linear(activations, key), norm_key, width, eps)
+    keys = rms_norm(linear(embedding, key), norm_key, width, eps)
     queries = rms_norm(streams.view(count, -1), norm_query, width, eps)
     out = torch.empty(count, streams_count * width)
     gate_values(
         keys.numpy(),
         queries.numpy(),
-        linear(activations, value).numpy(),
+        linear(embedding, value).numpy(),
         np.float32(width**0.5),
         out.numpy(),
     )
