@@ -97,6 +97,8 @@ class ChatFormat:
                 function = {"arguments": event.piece}
                 return {"tool_calls": [{"index": event.index, "function": function}]}
             case ToolCallEnd():
+                if not event.complete:
+                    self._calls.pop()
                 return {}
 
     def _chunk(self, delta: Json, reason: str | None = None, **more: Any) -> Json:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from engine.messages import LogProbs
-from engine.output_events import ContentText, OutputEvent, ToolCallStart
+from engine.output_events import ContentText, OutputEvent, ToolCallEnd, ToolCallStart
 from engine.output_parser import OutputParser
 from engine.server.bridge import Bridge
 from engine.server.stop_strings import StopStrings
@@ -61,6 +61,7 @@ class Generation:
     """Tokens of the answer that count: up to its end or the one that completed a stop string."""
     _cut: FinishReason | None = None
     _calls: int = 0
+    _broken_call: bool = False
     _repeats: int = 0
     _last: int = -1
     _matcher: StopStrings = field(init=False)
@@ -115,7 +116,7 @@ class Generation:
             if self._matcher.hit is None:
                 events += _content(self._matcher.finish())
         finish = self._cut or ("length" if event.finish == "length" else "stop")
-        if finish == "stop" and self._calls and self._matcher.hit is None:
+        if self._calls and not self._broken_call and finish == "stop" and not self._matcher.hit:
             finish = "tool_calls"
         return Over(events, finish)
 
@@ -133,8 +134,10 @@ class Generation:
             if isinstance(event, ContentText):
                 passed += _content(self._matcher.push(event.text))
                 continue
+            if isinstance(event, ToolCallEnd):
+                self._calls += event.complete
+                self._broken_call = not event.complete
             if isinstance(event, ToolCallStart):
-                self._calls += 1
                 passed += _content(self._matcher.finish())
             passed.append(event)
         return passed

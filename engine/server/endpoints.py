@@ -1,0 +1,203 @@
+"""The endpoints that answer with text or tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from engine.errors import RequestError
+from engine.output_parser import OutputParser
+from engine.server.bodies import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    GenerationBody,
+    TokenizeBody,
+    answer_limit,
+    check_common,
+    read_body,
+    stops_of,
+)
+from engine.server.bridge import Bridge
+from engine.server.chat_format import ChatFormat
+from engine.server.chat_prompt import ChatPrompt, chat_prompt
+from engine.server.completion_format import CompletionFormat
+from engine.server.exchange import EventStream, whole_answer
+from engine.server.format import Format
+from engine.server.generation import Generation
+from engine.server.http_errors import ApiError, bad_field
+from engine.server.options import ServerOptions
+from engine.server.sampling import keys_of
+from engine.server.text_model import TextModel
+
+MOST_PROMPTS = 64
+
+
+class Endpoints:
+    """Handlers that share the bridge and the model's text side."""
+
+    def __init__(self, options: ServerOptions, text: TextModel, bridge: Bridge) -> None:
+        self._options = options
+        self._text = text
+        self._bridge = bridge
+
+    async def chat(self, request: Request) -> Response:
+        """POST /v1/chat/completions."""
+        body = await read_body(request, self._options, ChatBody)
+        self._bridge.check_open()
+        check_common(body)
+        _check_chat(body)
+        logprobs = (body.top_logprobs or 0) if body.logprobs else None
+        self._check_logprobs(logprobs, "logprobs")
+        prompt: ChatPrompt = await run_in_threadpool(chat_prompt, body, self._text)
+        parser = OutputParser(thinking=prompt.thinking, tools=prompt.tools)
+        generation = self._generate(body, prompt.ids, logprobs, parser)
+        format = ChatFormat(
+            self._options.model_name,
+            self._text,
+            stream=bool(body.stream),
+            logprobs=logprobs is not None,
+            openai_usage=_wants_usage(body),
+        )
+        return await self._answer(request, body, [generation], format)
+
+    async def completions(self, request: Request) -> Response:
+        """POST /v1/completions."""
+        body = await read_body(request, self._options, CompletionBody)
+        self._bridge.check_open()
+        check_common(body)
+        _check_completion(body)
+        self._check_logprobs(body.logprobs, "logprobs")
+        prompts = await run_in_threadpool(self._prompts, body)
+        generations: list[Generation] = []
+        try:
+            for ids in prompts:
+                generations.append(self._generate(body, ids, body.logprobs, None))
+        except ApiError:
+            for generation in generations:
+                generation.close()
+            raise
+        format = CompletionFormat(
+            self._options.model_name,
+            self._text,
+            choices=len(prompts),
+            logprobs=body.logprobs is not None,
+            openai_usage=_wants_usage(body),
+        )
+        return await self._answer(request, body, generations, format)
+
+    async def tokenize(self, request: Request) -> Response:
+        """POST /tokenize: `content` (or `prompt`, or the `messages` of a chat) to `tokens`."""
+        body = await read_body(request, self._options, TokenizeBody)
+        text = body.content if body.content is not None else body.prompt
+        if text is None and body.messages is None:
+            raise bad_field("content", "is missing")
+        if text is None:
+            chat = ChatBody(messages=body.messages or [])
+            ids = (await run_in_threadpool(chat_prompt, chat, self._text)).ids
+        else:
+            ids = tuple(await run_in_threadpool(self._encode, text, body.parse_special, "content"))
+        limits = {"count": len(ids), "max_model_len": self._bridge.max_context}
+        return JSONResponse({"tokens": ids, **limits})
+
+    async def detokenize(self, request: Request) -> Response:
+        """POST /detokenize: `tokens` to text, as `content` and as `prompt`."""
+        body = await read_body(request, self._options, DetokenizeBody)
+        ids = self._checked(body.tokens, "tokens")
+        text = await run_in_threadpool(self._text.decode, ids)
+        return JSONResponse({"content": text, "prompt": text})
+
+    async def _answer(
+        self,
+        request: Request,
+        body: GenerationBody,
+        generations: Sequence[Generation],
+        format: Format,
+    ) -> Response:
+        if not body.stream:
+            return await whole_answer(request, generations, format)
+        progress = bool(body.return_progress)
+        return EventStream(generations, format, self._options.keepalive_s, progress)
+
+    def _generate(
+        self,
+        body: GenerationBody,
+        ids: Sequence[int],
+        logprobs: int | None,
+        parser: OutputParser | None,
+    ) -> Generation:
+        context = self._bridge.max_context
+        limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens)
+        keys = keys_of(body, self._options.sampling, logprobs)
+        stops = stops_of(body)
+        ticket = self._bridge.submit(ids, limit, keys)
+        return Generation(self._bridge, ticket, self._text, stops, parser)
+
+    def _prompts(self, body: CompletionBody) -> list[list[int]]:
+        prompt = body.prompt
+        if isinstance(prompt, str):
+            many: Sequence[str | int | list[int]] = [prompt]
+        elif prompt and all(isinstance(one, int) for one in prompt):
+            many = [[one for one in prompt if isinstance(one, int)]]
+        else:
+            many = prompt
+        if not 0 < len(many) <= MOST_PROMPTS:
+            raise bad_field("prompt", f"{len(many)} prompts, 1 to {MOST_PROMPTS} are allowed")
+        return [self._ids(one, f"prompt[{n}]") for n, one in enumerate(many)]
+
+    def _ids(self, prompt: str | int | list[int], field: str) -> list[int]:
+        if isinstance(prompt, int):
+            raise bad_field(field, "token ids and texts are mixed")
+        if isinstance(prompt, str):
+            ids = self._encode(prompt, True, "prompt")
+        else:
+            ids = self._checked(prompt, "prompt")
+        if not ids:
+            raise bad_field("prompt", "is empty")
+        return ids
+
+    def _encode(self, text: str, special: bool, field: str) -> list[int]:
+        try:
+            return self._text.encode(text, parse_special=special)
+        except RequestError as error:
+            raise bad_field(field, error.message) from None
+
+    def _checked(self, ids: list[int], field: str) -> list[int]:
+        size = self._text.vocab_size
+        for at, token in enumerate(ids):
+            if not 0 <= token < size:
+                raise bad_field(field, f"[{at}] is {token}, token ids are 0 to {size - 1}")
+        return ids
+
+    def _check_logprobs(self, asked: int | None, field: str) -> None:
+        if asked is None:
+            return
+        most = self._bridge.info.get("logprobs")
+        if not isinstance(most, int):
+            raise bad_field(field, "this engine does not report them")
+        if asked > most:
+            raise bad_field("top_logprobs", f"{asked} is more than the {most} of this engine")
+
+
+def _check_chat(body: ChatBody) -> None:
+    if body.top_logprobs is not None and not body.logprobs:
+        raise bad_field("top_logprobs", "needs logprobs to be true")
+    kind = (body.response_format or {}).get("type", "text")
+    if kind != "text":
+        raise bad_field("response_format", f"type {kind!r} is not supported, only text")
+
+
+def _check_completion(body: CompletionBody) -> None:
+    if body.echo:
+        raise bad_field("echo", "is not supported")
+    if body.suffix:
+        raise bad_field("suffix", "is not supported")
+    if body.best_of not in (None, 1):
+        raise bad_field("best_of", f"{body.best_of} was asked for, only 1 is possible")
+
+
+def _wants_usage(body: GenerationBody) -> bool:
+    return body.stream_options is not None and body.stream_options.include_usage

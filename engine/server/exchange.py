@@ -1,0 +1,160 @@
+"""Sends an answer, streamed or whole, to a client that may leave at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from engine.server.format import Format, Json
+from engine.server.generation import Delta, Generation, Over, Quiet
+from engine.server.http_errors import ApiError
+from engine.server.ticket import Progress
+
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+KEEP_ALIVE = b": keep-alive\n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+async def whole_answer(
+    request: Request, generations: Sequence[Generation], format: Format
+) -> Response:
+    """Wait for the whole answer. A client that leaves stops its slots."""
+
+    async def collect() -> Response:
+        for index, generation in enumerate(generations):
+            last = index == len(generations) - 1
+            over = False
+            while not over:
+                over = _apply(await generation.next(None), index, generation, format, last)[1]
+        return JSONResponse(format.whole())
+
+    try:
+        answer = await until_left(request.receive, collect())
+    finally:
+        _close(generations)
+    return answer if answer is not None else Response(status_code=499)
+
+
+class EventStream(Response):
+    """Server-sent events of an answer.
+
+    Headers are sent with the first event, so that a request which the engine refuses at once still
+    gets a status of its own; after `keepalive_s` they are sent anyway. From then on an error is an
+    event. No more than `keepalive_s` passes without a byte.
+    """
+
+    def __init__(
+        self,
+        generations: Sequence[Generation],
+        format: Format,
+        keepalive_s: float,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self._generations = generations
+        self._format = format
+        self._keepalive_s = keepalive_s
+        self._progress = progress
+        self._sent_at = time.monotonic()
+        self._started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything, or stop the slots when the client leaves."""
+        try:
+            await until_left(receive, self._run(send))
+        except OSError:
+            pass  # the client left while something was sent to it
+        finally:
+            _close(self._generations)
+
+    async def _run(self, send: Send) -> None:
+        try:
+            for index, generation in enumerate(self._generations):
+                await self._one(index, generation, send)
+        except ApiError as error:
+            if not self._started:
+                raise
+            await self._write(send, _event(error.body()))
+        await self._write(send, DONE)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _one(self, index: int, generation: Generation, send: Send) -> None:
+        last = index == len(self._generations) - 1
+        over = False
+        while not over:
+            left = self._sent_at + self._keepalive_s - time.monotonic()
+            step = await generation.next(max(0.0, left))
+            chunks, over = _apply(step, index, generation, self._format, last)
+            if isinstance(step, Progress) and self._progress:
+                chunks = self._format.progress(step, generation.ticket.reused)
+            late = time.monotonic() - self._sent_at >= self._keepalive_s
+            if chunks:
+                await self._write(send, b"".join(map(_event, chunks)))
+            elif isinstance(step, Quiet | Progress) or late:
+                await self._write(send, KEEP_ALIVE)
+
+    async def _write(self, send: Send, data: bytes) -> None:
+        if not self._started:
+            self._started = True
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            data = b"".join(map(_event, self._format.first())) + data
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._sent_at = time.monotonic()
+
+
+async def until_left(receive: Receive, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of `work`; `None`, with `work` cancelled, when the client leaves before it."""
+    task = asyncio.create_task(work)
+    watcher = asyncio.create_task(_left(receive))
+    try:
+        await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        for one in (task, watcher):
+            one.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _apply(
+    step: Delta | Over | Progress | Quiet,
+    index: int,
+    generation: Generation,
+    format: Format,
+    last: bool,
+) -> tuple[list[Json], bool]:
+    """The chunks of a step, and whether the choice is over."""
+    match step:
+        case Delta():
+            return format.delta(index, step.events, step.tokens), False
+        case Over():
+            chunks = format.delta(index, step.events, ())
+            return [*chunks, *format.finish(index, step.finish, generation, last)], True
+    return [], False
+
+
+def _event(data: Json) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def _close(generations: Sequence[Generation]) -> None:
+    for generation in generations:
+        generation.close()

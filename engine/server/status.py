@@ -1,0 +1,117 @@
+"""The endpoints that tell about the server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from engine.server.bridge import Bridge
+from engine.server.metrics import Metrics
+from engine.server.options import ServerOptions
+from engine.server.page import PAGE
+from engine.server.prometheus import CONTENT_TYPE, exposition
+from engine.version import __version__
+
+_HEALTH = {"ready": "ok", "failed": "error", "stopped": "stopping"}
+
+
+class Status:
+    """Handlers that read the bridge and the metrics and change nothing."""
+
+    def __init__(self, options: ServerOptions, bridge: Bridge, metrics: Metrics) -> None:
+        self._options = options
+        self._bridge = bridge
+        self._metrics = metrics
+        self._started = time.time()
+
+    async def page(self, request: Request) -> Response:
+        """GET /: a page that says where the API is."""
+        return HTMLResponse(PAGE)
+
+    async def health(self, request: Request) -> Response:
+        """GET /health: 200 with "ok" when requests are taken, else 503 with why not."""
+        lives = self._bridge.lives
+        document = {
+            "status": _HEALTH.get(lives.state, lives.state),
+            "service": "strata",
+            "model": self._options.model_name,
+            "loaded": lives.state == "ready",
+            "max_context": self._bridge.max_context,
+            "images": False,
+            "api_key": bool(self._options.api_keys),
+        }
+        return JSONResponse(document, 200 if lives.state == "ready" else 503)
+
+    async def models(self, request: Request) -> Response:
+        """GET /v1/models: the model and its aliases."""
+        options, context = self._options, self._bridge.max_context
+        loaded = "loaded" if self._bridge.lives.state == "ready" else "unloaded"
+        models: list[dict[str, Any]] = []
+        for name in (options.model_name, *options.aliases):
+            model: dict[str, Any] = {
+                "id": name,
+                "object": "model",
+                "created": int(self._started),
+                "owned_by": "strata",
+                "status": {"value": loaded},
+                "meta": {"n_ctx": context},
+                "max_model_len": context,
+                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+            }
+            if name == options.model_name:
+                model["aliases"] = list(options.aliases)
+            else:
+                model["alias_of"] = options.model_name
+            models.append(model)
+        return JSONResponse({"object": "list", "data": models})
+
+    async def status(self, request: Request) -> Response:
+        """GET /v1/status: engine, concurrency, activity and the decisions of the start."""
+        bridge, lives = self._bridge, self._bridge.lives
+        rows = self._metrics.requests
+        document = {
+            "service": "strata",
+            "version": __version__,
+            "model": self._options.model_name,
+            "loaded": lives.state == "ready",
+            "state": lives.state,
+            "engine": bridge.info.get("engine", ""),
+            "engine_info": bridge.info,
+            "engine_lives": lives.started,
+            "engine_deaths": lives.deaths,
+            "last_death": lives.last_death,
+            "started": self._started,
+            "uptime_s": time.time() - self._started,
+            "cache_max_tokens": bridge.max_context,
+            "context": {"max_positions": bridge.max_context},
+            "concurrency": {
+                "serving": len(bridge.slots),
+                "requested": bridge.info.get("batch_slots_asked", len(bridge.slots)),
+                "queue_limit": self._options.queue_limit,
+            },
+            "dialects": ["openai-chat", "openai-completions"],
+            "vision": {"enabled": False, "available": False},
+            "activity": {
+                "requests": int(self._metrics.totals["requests"]),
+                "in_flight": len(bridge.running) + len(bridge.queue),
+                "last_request_at": rows[0]["time"] if rows else None,
+            },
+            "live": self._metrics.live(),
+            "last_timings": rows[0] if rows else None,
+            "decisions": list(self._options.decisions),
+        }
+        return JSONResponse(document)
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics: JSON, or Prometheus by `Accept` or `?format=prometheus`."""
+        accept = request.headers.get("accept", "")
+        wanted = request.query_params.get("format", "")
+        text = any(kind in accept for kind in ("text/plain", "openmetrics"))
+        if wanted == "prometheus" or (text and wanted != "json"):
+            page = exposition(self._metrics, self._options.model_name)
+            return PlainTextResponse(page, media_type=CONTENT_TYPE)
+        every = request.query_params.get("requests") == "all"
+        return JSONResponse(self._metrics.document(every))
