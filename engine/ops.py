@@ -2,7 +2,8 @@
 
 Layers receive `Ops` and never ask what device they run on. The signatures and docstrings are those
 of `engine/reference`; another device gives functions that behave the same, bit for bit where
-docs/decisions.md names an order. Tensors live on the device; `Matrix`, `KvCache` and `Table` are opaque to layers: each device packs its own.
+docs/decisions.md names an order. Tensors live on the device; `Matrix`, `KvCache` and `Table` are
+opaque to layers: each device packs its own.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ class Rows:
 
 def rows_of(spans: list[tuple[int, int, int, int]]) -> Rows:
     """Rows from (slot, start position, rows, certain rows) of each span, in window order."""
-    lines, slots, positions = [], [], []
+    lines: list[tuple[int, ...]] = []
+    slots: list[int] = []
+    positions: list[int] = []
     for slot, start, count, certain in spans:
         lines.append((slot, len(slots), count, start, certain))
         slots.extend([slot] * count)

@@ -27,7 +27,7 @@ class GatedDeltaNetState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaInputs:
-    """What the delta rule read for a window's rows: enough to apply draft rows once they are kept."""
+    """What the delta rule read for a window's rows: enough to apply draft rows once kept."""
 
     qkv: torch.Tensor
     alpha: torch.Tensor

@@ -33,7 +33,7 @@ class AttentionConfig:
 
 @dataclass(frozen=True, slots=True)
 class GatedDeltaNetConfig:
-    """Heads and widths of the linear-attention mixer. A value head j reads key head j % key_heads."""
+    """Heads and widths of the linear-attention mixer. Value head j reads key head j % key_heads."""
 
     key_heads: int
     value_heads: int
@@ -91,7 +91,7 @@ class NgramConfig:
 
 @dataclass(frozen=True, slots=True)
 class LayerConfig:
-    """One block. `compress_ratio` is the tokens a block of the indexer holds; 0: dense attention."""
+    """One block. `compress_ratio`: tokens a block of the indexer holds; 0: dense attention."""
 
     index: int
     mixer: Literal["gated_delta_net", "attention"]

@@ -1,4 +1,4 @@
-"""The draft (MTP) layer: from the trunk's residual and the next token to a guess at the token after.
+"""The draft (MTP) layer: from the trunk's residual and the next token to a guess at what follows.
 
 Cell i of its own K/V pairs the trunk's residual R_i with token i+1, at rotary position i, and
 predicts token i+2. Its own output residual stands in for R_(i+1) in the next step of a chain.

@@ -1,4 +1,4 @@
-"""Builds the weights of a model from its GGUF (and of its draft layer, perhaps from a second one)."""
+"""Builds the weights of a model from its GGUF, and of its draft layer, perhaps from another."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ class DevicePipeline:
         tokens = torch.tensor([token for span in window.spans for token in span.tokens])
         rows = rows_of([(s.slot, s.start, len(s.tokens), s.certain) for s in window.spans])
         residual = self.trunk.forward(tokens, rows)
-        wanted, first = [], 0
+        wanted: list[int] = []
+        first = 0
         for span in window.spans:
             wanted += range(first + span.logits_from, first + len(span.tokens))
             first += len(span.tokens)
@@ -92,7 +93,7 @@ class DevicePipeline:
             hidden = hidden if self.drafter is None else hidden[wanted]
         if not wanted:
             return np.empty((0, self.vocab_size), np.float32)
-        return self.trunk.logits(hidden).numpy()  # type: ignore[no-any-return]
+        return self.trunk.logits(hidden).numpy()
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
         """See `Pipeline.commit`."""

@@ -1,4 +1,4 @@
-"""The trunk of a model: tokens of a window in, residuals and logits out, with state for all slots."""
+"""The trunk of a model: tokens of a window in, residuals and logits out, with all slots' state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Trunk:
     def forward(self, tokens: torch.Tensor, rows: Rows) -> torch.Tensor:
         """The residual after the last block: float32 [R, C, D] or [R, D]. tokens: int64 [R]."""
         context = Context(self._ops, self._config, rows, self._table)
-        residual = self._w.token_embd.rows(tokens)
+        residual: torch.Tensor = self._w.token_embd.rows(tokens)
         if self._config.hyper_streams:
             residual = residual[:, None].repeat(1, self._config.hyper_streams, 1)
         ngrams = None

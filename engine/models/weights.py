@@ -104,7 +104,8 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftBlock:
-    """The draft (MTP) layer. `hc_head` or `shared_head_norm` ends it; the rest may be the trunk's."""
+    """The draft (MTP) layer. `hc_head` or `shared_head_norm` ends it; head and embedding may be the
+    trunk's."""
 
     block: Block
     eh_proj: Matrix

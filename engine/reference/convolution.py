@@ -17,10 +17,10 @@ def causal_convolution(
 ) -> torch.Tensor:
     """silu(sum over taps of weight * input), float32 [R, channels].
 
-    x: float32 [R, channels]; weight: float32 [channels, K], tap K-1 meets the current token and tap
-    K-1-i the input `i * dilation` tokens before (0 before the start). ring: float32
-    [S, L, channels], inputs by position modulo L; L is at least (K-1) * dilation plus the most draft
-    rows of a window, so a row that is dropped later has overwritten nothing that is still read.
+    x: float32 [R, channels]; weight: float32 [channels, K], tap K-1 meets the current token,
+    tap K-1-i the input `i * dilation` tokens before (0 before the start). ring: float32
+    [S, L, channels], inputs by position modulo L; L is at least (K-1) * dilation plus the most
+    draft rows of a window, so a row that is dropped later has overwritten nothing still read.
     """
     out = torch.empty_like(x)
     convolve(x.numpy(), ring.numpy(), weight.numpy(), dilation, rows.spans.numpy(), out.numpy())

@@ -15,7 +15,7 @@ from engine.reference.scalar import exp, sigmoid, silu
 
 
 def route(x: torch.Tensor, weight: Matrix, used: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `used` most probable experts of each row, int32 [R, A], and their weights, float32 [R, A].
+    """The `used` most probable experts of each row, int32 [R, A]; their weights, float32 [R, A].
 
     Softmax over all experts, best first (equal: the lowest index), weights divided by their sum.
     x: float32 [R, D].

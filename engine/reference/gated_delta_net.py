@@ -34,8 +34,8 @@ def gated_delta_rule(
 ) -> torch.Tensor:
     """Outputs of all rows, float32 [R, H * V]; only certain rows change `state`.
 
-    qkv: float32 [R, channels] after the convolution; alpha, beta: float32 [R, H]; decay (A) and bias
-    (dt): float32 [H]; state: float32 [S, H, K, V]. Draft rows go on from a copy of the state.
+    qkv: float32 [R, channels] after the convolution; alpha, beta: float32 [R, H]; decay (A) and
+    bias (dt): float32 [H]; state: float32 [S, H, K, V]. Draft rows go on from a copy of the state.
     """
     out = torch.empty(qkv.shape[0], config.value_heads * config.value_length)
     recur(

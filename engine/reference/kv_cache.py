@@ -1,6 +1,6 @@
 """Keys and values of every slot, indexed by position, in one of three formats.
 
-f32 stores the values; fp16 rounds them; int8 stores codes with one fp16 scale for at most 64 values:
+f32 stores the values; fp16 rounds them; int8 stores codes with one fp16 scale for up to 64 values:
 scale = fp16(amax / 127), code = value / scale rounded half to even, within -127..127.
 """
 

@@ -2,7 +2,7 @@
 
 In a segment of 512 elements lane l (0..31) adds elements l, l + 32, l + 64, ... in that order,
 from 0. The lanes are then added as a tree: lanes 0+1, 2+3, ..., again, down to one. The sums of the
-segments are added in ascending order. Lanes that the last group does not reach just have fewer terms.
+segments are added in ascending order. Lanes that the last group does not reach have fewer terms.
 """
 
 # mypy: disable-error-code="no-any-return"

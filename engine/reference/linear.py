@@ -1,10 +1,10 @@
 """Matrix products in the fixed order of sums, for any number of rows.
 
-Integer matrices meet activations that are quantised to int8 in groups of 32: s = amax / 127, q = x / s
-rounded half to even. Float matrices meet float32 activations, in the order of `lanes.py`. The integer
-order: the term of a group is (float(I) * s) * d, minus (float(M) * s) * d_min where the type has
-minima, I and M being exact integers below 2**24; 16 groups in turn make a segment, segments are added
-in ascending order.
+Integer matrices meet activations that are quantised to int8 in groups of 32: s = amax / 127,
+q = x / s rounded half to even. The term of a group is (float(I) * s) * d, minus
+(float(M) * s) * d_min where the type has minima; I and M are exact integers below 2**24. 16 groups
+in turn make a segment, segments are added in ascending order. Float matrices meet float32
+activations, in the order of `lanes.py`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def matrix(raw: Array, kind: QuantType, columns: int, *, float_activations: bool
         return Matrix(rows, columns, *_no_integers(count), np.ascontiguousarray(values))
     form = integer_form(stacked, kind)
     codes = _tiles(form.codes.reshape(count, rows, -1, GROUP)).transpose(0, 1, 3, 4, 2)
-    _, scale, multiplier, minimum_scale, minimum_multiplier = _no_integers(count)
+    *_, multiplier, minimum_scale, minimum_multiplier = _no_integers(count)
     if form.multiplier is not None:
         multiplier = _halves(form.multiplier, columns)
     if form.minimum_scale is not None:

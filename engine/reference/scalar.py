@@ -73,8 +73,7 @@ def exp(x: Any) -> Any:
     a = I(n >> I(1))  # arithmetic shift: floor(n / 2)
     b = I(n - a)
     p = p * I((a + I(127)) << I(23)).view(np.float32)
-    p = p * I((b + I(127)) << I(23)).view(np.float32)
-    return p
+    return p * I((b + I(127)) << I(23)).view(np.float32)
 
 
 @compiled
