@@ -22,16 +22,16 @@ class Batches:
         self.generator = torch.Generator().manual_seed(seed)
 
     def draw(self, rows: int, chat: float) -> Tensor:
-        """Tokens [rows, length + 1] int64."""
+        """Tokens [rows, length + 2] int64: a window, its next tokens and those after them."""
         chats = round(rows * chat)
         parts = [self._rows(self.text, rows - chats), self._rows(self.chat, chats)]
         return torch.cat(parts).long()
 
     def _rows(self, source: Tensor, count: int) -> Tensor:
         starts = torch.randint(
-            0, source.numel() - self.length - 1, (count, 1), generator=self.generator
+            0, source.numel() - self.length - 2, (count, 1), generator=self.generator
         )
-        steps = torch.arange(self.length + 1)
+        steps = torch.arange(self.length + 2)
         return source[(starts + steps).to(self.device)]
 
 

@@ -24,8 +24,25 @@ THOUGHTS = (
     "The user wants a short explanation. I will give the main point first.",
 )
 CITIES = (
-    "Paris", "London", "Berlin", "Rome", "Madrid", "Oslo", "Vienna", "Lisbon", "Tokyo", "Cairo",
-    "Boston", "Chicago", "Dublin", "Athens", "Prague", "Warsaw", "Zurich", "Toronto", "Sydney",
+    "Paris",
+    "London",
+    "Berlin",
+    "Rome",
+    "Madrid",
+    "Oslo",
+    "Vienna",
+    "Lisbon",
+    "Tokyo",
+    "Cairo",
+    "Boston",
+    "Chicago",
+    "Dublin",
+    "Athens",
+    "Prague",
+    "Warsaw",
+    "Zurich",
+    "Toronto",
+    "Sydney",
 )
 
 
@@ -86,7 +103,9 @@ def seed_conversations(draw: random.Random, copies: int) -> Iterator[str]:
     for _ in range(copies):
         for group in groups:
             for exchange in group:
-                others = [draw.choice(draw.choice(groups)) for _ in range(draw.choice([0, 0, 0, 1, 2]))]
+                others = [
+                    draw.choice(draw.choice(groups)) for _ in range(draw.choice([0, 0, 0, 1, 2]))
+                ]
                 yield conversation([*others, exchange], draw)
 
 
@@ -102,9 +121,7 @@ def _weather(draw: random.Random) -> str:
     question = draw.choice(["What is the weather in {}?", "How is the weather in {} today?"])
     result = json.dumps({"city": city, "temperature": degrees, "sky": sky})
     answer = f"It is {sky} in {city}, and the temperature is {degrees} degrees."
-    return _called(
-        "get_weather", {"city": ("string", city)}, question.format(city), result, answer
-    )
+    return _called("get_weather", {"city": ("string", city)}, question.format(city), result, answer)
 
 
 def _sum(draw: random.Random) -> str:
@@ -128,7 +145,12 @@ def _called(
     values = "".join(f"<parameter={k}>\n{v}\n</parameter>\n" for k, (_, v) in arguments.items())
     call = f"<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>"
     response = f"\n<tool_response>\n{result}\n</tool_response>".removeprefix("\n")
-    return "".join([
-        turn("system", system), turn("user", question), reply(call), turn("user", response),
-        reply(answer),
-    ])
+    return "".join(
+        [
+            turn("system", system),
+            turn("user", question),
+            reply(call),
+            turn("user", response),
+            reply(answer),
+        ]
+    )

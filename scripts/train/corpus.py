@@ -30,20 +30,36 @@ from scripts.train.exchanges import from_command, from_markdown, from_page, from
 from scripts.train.html_text import page_text, tidy
 
 PAGES = (
-    "python3.11/html", "sqlite3", "postgresql-doc-15/html", "python-django-doc/html",
-    "python-sqlalchemy-doc/html", "python-jinja2-doc/html", "python-flask-doc/html",
-    "python-requests-doc/html", "python-click-doc/html", "python-werkzeug-doc/html",
-    "python-aiohttp-doc/html", "python-attr-doc/html",
+    "python3.11/html",
+    "sqlite3",
+    "postgresql-doc-15/html",
+    "python-django-doc/html",
+    "python-sqlalchemy-doc/html",
+    "python-jinja2-doc/html",
+    "python-flask-doc/html",
+    "python-requests-doc/html",
+    "python-click-doc/html",
+    "python-werkzeug-doc/html",
+    "python-aiohttp-doc/html",
+    "python-attr-doc/html",
 )
 UNWANTED = re.compile(
     r"genindex|py-modindex|search\.html|whatsnew/changelog|_modules|contents\.html|bookindex"
     r"|/test/(test_email/data|cjkencodings|decimaltestdata)|pydoc_data|encodings/(cp|mac|iso|koi)"
     r"|lib2to3/tests/data|copyright\.html|license\.html|session/|matrix/"
 )
-ASCII = str.maketrans({
-    "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "--",
-    "\u2026": "...", "\u2022": "*",
-})
+ASCII = str.maketrans(
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2013": "-",
+        "\u2014": "--",
+        "\u2026": "...",
+        "\u2022": "*",
+    }
+)
 
 
 def documents(root: Path, draw: random.Random) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def unit_lower_inverse(strict: Tensor) -> Tensor:
 
 
 def gated_delta(
-    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, chunk: int = 64
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, chunk: int = 128
 ) -> Tensor:
     """Outputs [B, T, H, D] of the gated delta rule from a zero state.
 
@@ -48,9 +48,10 @@ def gated_delta(
     length = q.shape[1]
     chunk = min(chunk, length) if length < LEAF else chunk
     padding = -length % chunk
-    parts = _prepare(*(_chunks(x, chunk, padding) for x in (q, k, v)), *(
-        _chunks(x.unsqueeze(-1), chunk, padding).squeeze(-1) for x in (decay, beta)
-    ))
+    parts = _prepare(
+        *(_chunks(x, chunk, padding) for x in (q, k, v)),
+        *(_chunks(x.unsqueeze(-1), chunk, padding).squeeze(-1) for x in (decay, beta)),
+    )
     out = _recur(*parts)
     return out.flatten(2, 3)[:, :, :length].transpose(1, 2)
 
@@ -76,13 +77,15 @@ def _prepare(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor) -> tu
     return fresh, erase, inside, reach, keep, last.exp().unsqueeze(-1)
 
 
+@torch.compiler.disable  # a compiler would unroll it, for minutes
 def _recur(
     fresh: Tensor, erase: Tensor, inside: Tensor, reach: Tensor, keep: Tensor, fade: Tensor
 ) -> Tensor:
     state = fresh.new_zeros(*fresh.shape[:2], erase.shape[-1], fresh.shape[-1])
     outputs = []
-    for n in range(fresh.shape[2]):
-        value = fresh[:, :, n] - erase[:, :, n] @ state
-        outputs.append(reach[:, :, n] @ state + inside[:, :, n] @ value)
-        state = state * fade[:, :, n] + keep[:, :, n].transpose(-1, -2) @ value
+    parts = (fresh, erase, inside, reach, keep.mT, fade)
+    for new, old, mix, read, write, decay in zip(*(p.unbind(2) for p in parts), strict=True):
+        value = new - old @ state
+        outputs.append(read @ state + mix @ value)
+        state = state * decay + write @ value
     return torch.stack(outputs, dim=2)

@@ -28,16 +28,17 @@ class Score:
 
 @torch.no_grad()
 def score(model: Model, weights: Weights, rows: Tensor, batch: int = 4) -> Score:
-    """Scores windows [N, T] with the selection active, as at inference."""
+    """Scores windows [N, T + 1] with the selection active, as at inference."""
     losses, hits, agreed = [], [], []
     for part in rows.split(batch):
-        out = model.forward(weights, part)
+        out = model.forward(weights, part[:, :-1], part[:, 1:])
         assert out.draft_logits is not None
-        losses.append(F.cross_entropy(out.logits[:, :-1].flatten(0, 1), part[:, 1:].flatten(),
-                                      reduction="none").cpu())
+        losses.append(
+            F.cross_entropy(out.logits.flatten(0, 1), part[:, 1:].flatten(), reduction="none").cpu()
+        )
         choice = out.logits.argmax(-1)
-        hits.append((choice[:, :-1] == part[:, 1:]).flatten().cpu())
+        hits.append((choice == part[:, 1:]).flatten().cpu())
         # row i of the draft sees token i+1 and guesses token i+2; so does row i+1 of the trunk
-        agreed.append((out.draft_logits.argmax(-1) == choice[:, 1:]).flatten().cpu())
+        agreed.append((out.draft_logits[:, :-1].argmax(-1) == choice[:, 1:]).flatten().cpu())
     means = [torch.cat(x).float().mean().item() for x in (losses, hits, agreed)]
     return Score(*means)

@@ -16,8 +16,13 @@ SIGNATURE = re.compile(
 TERM = re.compile(r'<dt id="term-[^"]*">(.*?)</dt>\s*<dd>\s*<p>(.*?)</p>', re.S)
 NODE = re.compile(r"(?m)^#{2,4} `(?:new )?([\w.]+)\(([^`\n]*)\)`\n(.*?)(?=^#{1,4} )", re.S)
 ABOUT = (
-    "What does {} do?", "What is {}?", "Explain {}.", "What is {} for?", "How does {} work?",
-    "Tell me about {}.", "What can you tell me about {}?",
+    "What does {} do?",
+    "What is {}?",
+    "Explain {}.",
+    "What is {} for?",
+    "How does {} work?",
+    "Tell me about {}.",
+    "What can you tell me about {}?",
 )
 SHORTEST, LONGEST = 40, 700
 
@@ -44,7 +49,9 @@ def from_command(text: str, product: str) -> Iterator[Exchange]:
         yield from _clean(f"What is {command} in SQL?", description.group(1))
     syntax = re.search(r"## Synopsis\n(```\n.*?\n```)", text, re.S)
     if syntax:
-        answer = f"The syntax of {command} is:\n\n" + syntax.group(1).replace("```\n", "```sql\n", 1)
+        answer = f"The syntax of {command} is:\n\n" + syntax.group(1).replace(
+            "```\n", "```sql\n", 1
+        )
         yield Exchange(f"Show me the syntax of {command}.", answer[: LONGEST + 300])
 
 
@@ -72,10 +79,13 @@ def from_source(source: str, draw: random.Random) -> Iterator[Exchange]:
             continue
         code = "\n".join(lines[node.lineno - 1 : node.end_lineno])
         summary = re.sub(r"\s+", " ", document.split("\n\n")[0])
-        question = draw.choice([
-            "Write a Python function named {}. {}", "Show me the function {}. {}",
-            "Write the function {} in Python. {}",
-        ]).format(node.name, summary)
+        question = draw.choice(
+            [
+                "Write a Python function named {}. {}",
+                "Show me the function {}. {}",
+                "Write the function {} in Python. {}",
+            ]
+        ).format(node.name, summary)
         if SHORTEST < len(code) < 1200 and len(question) < 250:
             yield Exchange(question, f"```python\n{code}\n```")
 

@@ -1,6 +1,6 @@
 """Writes trained weights as a GGUF file.
 
-    python -m scripts.train.export WEIGHTS.npz TOKENIZER.json OUT.gguf --model strata-tiny
+python -m scripts.train.export WEIGHTS.npz TOKENIZER.json OUT.gguf --model strata-tiny
 """
 
 from __future__ import annotations

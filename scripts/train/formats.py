@@ -10,22 +10,47 @@ from scripts.train.geometry import Geometry
 from scripts.train.quantise import straight_through
 
 FLOAT_ENDINGS = (
-    "_inp.weight", "_inp_shexp.weight", "_inject.weight", "ssm_alpha.weight", "ssm_beta.weight",
+    "_inp.weight",
+    "_inp_shexp.weight",
+    "_inject.weight",
+    "ssm_alpha.weight",
+    "ssm_beta.weight",
     "conv1d.weight",
 )
 WIDE = {
-    "token_embd": "Q4_0", "output": "Q5_1", "per_layer_token_embd": "Q4_0",
-    "ffn_gate_exps": "Q2_0", "ffn_up_exps": "Q2_0", "ffn_down_exps": "Q2_0",
-    "ffn_gate_shexp": "Q4_0", "ffn_up_shexp": "Q4_0", "ffn_down_shexp": "Q5_1",
-    "attn_output": "Q5_1", "ssm_out": "Q5_1", "attn_gate": "Q5_1", "ple_key": "Q5_1",
-    "attn_qkv": "Q5_1", "attn_q": "Q5_1", "hc_attn_down": "Q5_1", "hc_ffn_down": "Q5_1",
+    "token_embd": "Q4_0",
+    "output": "Q5_1",
+    "per_layer_token_embd": "Q4_0",
+    "ffn_gate_exps": "Q2_0",
+    "ffn_up_exps": "Q2_0",
+    "ffn_down_exps": "Q2_0",
+    "ffn_gate_shexp": "Q4_0",
+    "ffn_up_shexp": "Q4_0",
+    "ffn_down_shexp": "Q5_1",
+    "attn_output": "Q5_1",
+    "ssm_out": "Q5_1",
+    "attn_gate": "Q5_1",
+    "ple_key": "Q5_1",
+    "attn_qkv": "Q5_1",
+    "attn_q": "Q5_1",
+    "hc_attn_down": "Q5_1",
+    "hc_ffn_down": "Q5_1",
 }
 NARROW = {
-    "token_embd": "Q4_0", "output": "Q4_1",
-    "ffn_gate_exps": "Q4_0", "ffn_up_exps": "Q4_0", "ffn_down_exps": "Q5_0",
-    "ffn_gate_shexp": "Q4_1", "ffn_up_shexp": "Q4_0", "ffn_down_shexp": "Q5_1",
-    "attn_qkv": "Q4_1", "attn_gate": "Q4_0", "ssm_out": "Q5_0", "attn_q": "Q4_1",
-    "attn_output": "Q5_0", "nextn": "Q5_0",
+    "token_embd": "Q4_0",
+    "output": "Q4_1",
+    "ffn_gate_exps": "Q4_0",
+    "ffn_up_exps": "Q4_0",
+    "ffn_down_exps": "Q5_0",
+    "ffn_gate_shexp": "Q4_1",
+    "ffn_up_shexp": "Q4_0",
+    "ffn_down_shexp": "Q5_1",
+    "attn_qkv": "Q4_1",
+    "attn_gate": "Q4_0",
+    "ssm_out": "Q5_0",
+    "attn_q": "Q4_1",
+    "attn_output": "Q5_0",
+    "nextn": "Q5_0",
 }
 
 

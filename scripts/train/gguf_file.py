@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from scripts.train.quantise import TYPE_IDS
 
 ALIGNMENT = 32
-KINDS = {"u16": (2, "<H"), "u32": (4, "<I"), "i32": (5, "<i"), "f32": (6, "<f"), "bool": (7, "<?"),
-         "str": (8, ""), "u64": (10, "<Q")}
+KINDS = {
+    "u16": (2, "<H"),
+    "u32": (4, "<I"),
+    "i32": (5, "<i"),
+    "f32": (6, "<f"),
+    "bool": (7, "<?"),
+    "str": (8, ""),
+    "u64": (10, "<Q"),
+}
 ARRAY = 9
 Value = tuple[str, "int | float | str | bool | Sequence[int] | Sequence[str]"]
 Packed = tuple[str, tuple[int, ...], NDArray[np.uint8]]  # type name, numpy shape, bytes

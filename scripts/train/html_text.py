@@ -7,9 +7,27 @@ from html.parser import HTMLParser
 
 SKIPPED_TAGS = {"script", "style", "nav", "svg", "head", "footer", "form", "button", "select"}
 SKIPPED_CLASSES = {
-    "headerlink", "sphinxsidebar", "related", "footer", "navheader", "navfooter", "nosearch",
-    "menu", "submenu", "searchmenu", "fancy_toc", "tagline", "toctree-wrapper", "indextable",
-    "linenos", "toc", "contents", "genindextable", "sidebar", "nav", "viewcode-back",
+    "headerlink",
+    "sphinxsidebar",
+    "related",
+    "footer",
+    "navheader",
+    "navfooter",
+    "nosearch",
+    "menu",
+    "submenu",
+    "searchmenu",
+    "fancy_toc",
+    "tagline",
+    "toctree-wrapper",
+    "indextable",
+    "linenos",
+    "toc",
+    "contents",
+    "genindextable",
+    "sidebar",
+    "nav",
+    "viewcode-back",
 }
 VOID_TAGS = {"br", "hr", "img", "input", "link", "meta", "col", "wbr", "area", "base", "source"}
 BLOCKS = {"p", "div", "section", "ul", "ol", "dl", "table", "tr", "dt", "blockquote", "body"}

@@ -33,17 +33,19 @@ def complete(length: int, ratio: int, device: torch.device) -> Tensor:
     return ends <= torch.arange(1, length + 1, device=device).unsqueeze(-1)
 
 
-def selection(scores: Tensor, geometry: Geometry) -> Tensor:
+def selection(scores: Tensor, geometry: Geometry, exact: bool = True) -> Tensor:
     """Attention mask [B, 1, T, T] (bool) of the best blocks and each query's open tail.
 
-    Equal scores go to the lowest block, as at inference.
+    Equal scores go to the lowest block, as at inference; any may win where not `exact`.
     """
     batch, length, count = scores.shape
     ratio = geometry.index_ratio
     whole = complete(length, ratio, scores.device)
-    ranked = torch.sort(
-        scores.masked_fill(~whole, -1.0), dim=-1, descending=True, stable=True
-    ).indices[..., : geometry.index_budget // ratio]
+    visible, budget = scores.masked_fill(~whole, -1.0), min(count, geometry.index_budget // ratio)
+    if exact:
+        ranked = torch.sort(visible, dim=-1, descending=True, stable=True).indices[..., :budget]
+    else:
+        ranked = visible.topk(budget, dim=-1, sorted=False).indices
     chosen = torch.zeros(batch, length, count, dtype=torch.bool, device=scores.device)
     chosen = chosen.scatter(-1, ranked, True) & whole
     cells = F.pad(chosen.repeat_interleave(ratio, dim=-1), (0, length - count * ratio))
@@ -53,7 +55,9 @@ def selection(scores: Tensor, geometry: Geometry) -> Tensor:
     return (cells | tail).unsqueeze(1)
 
 
-def selection_loss(scores: Tensor, q: Tensor, k: Tensor, rows: Tensor, geometry: Geometry) -> Tensor:
+def selection_loss(
+    scores: Tensor, q: Tensor, k: Tensor, rows: Tensor, geometry: Geometry
+) -> Tensor:
     """KL from the dense attention's share of each whole block to the indexer's softmax.
 
     Only the query positions `rows` are looked at. q, k: [B, H, T, d], used without gradient.

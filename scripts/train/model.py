@@ -30,7 +30,7 @@ class Output:
     """What a forward pass yields; `hidden` is what the draft block reads."""
 
     logits: Tensor  # [B, T, V]
-    draft_logits: Tensor | None  # [B, T-1, V]: row i, from hidden i and token i+1
+    draft_logits: Tensor | None  # [B, T, V]: row i, from hidden i and token i+1
     hidden: Tensor  # [B, T, S, D] streams, or [B, T, D] after output_norm
     balance: Tensor  # scalar, load balance of all routers
     index_loss: Tensor  # scalar, zero without rows
@@ -39,17 +39,28 @@ class Output:
 class Model:
     """Runs a geometry over tensors given at each call, so that they can be rounded first."""
 
-    def __init__(self, geometry: Geometry, compiler: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, geometry: Geometry, compiler: Callable[[Any], Any] | None = None, exact: bool = True
+    ) -> None:
         self.geometry = geometry
+        self.exact = exact
         wrap = compiler if compiler is not None else (lambda function: function)
         self._mixer, self._feed = wrap(self._run_mixer), wrap(self._run_feed)
         self._per_layer, self._read = wrap(per_layer), wrap(read_streams)
 
     def forward(
-        self, w: Weights, tokens: Tensor, *, select: bool = True,
-        rows: Tensor | None = None, draft: bool = True,
+        self,
+        w: Weights,
+        tokens: Tensor,
+        following: Tensor | None = None,
+        *,
+        select: bool = True,
+        rows: Tensor | None = None,
     ) -> Output:
-        """Logits of tokens [B, T]; `select` False makes all attention dense."""
+        """Logits of tokens [B, T], and the draft's where the `following` tokens [B, T] are given.
+
+        `select` False makes all attention dense; `rows` are the queries that train the indexers.
+        """
         g = self.geometry
         embedded = F.embedding(tokens, w["token_embd.weight"]).float()
         stream = embedded.unsqueeze(-2).expand(-1, -1, g.streams, -1) if g.wide else embedded
@@ -64,14 +75,19 @@ class Model:
         last, hidden = self._finish(stream, w)
         logits = linear(last, w["output.weight"])
         draft_logits = None
-        if draft:
-            draft_logits, _, loss = self.draft(w, hidden[:, :-1], embedded[:, 1:], select, rows)
+        if following is not None:
+            ahead = F.embedding(following, w["token_embd.weight"]).float()
+            draft_logits, _, loss = self.draft(w, hidden, ahead, select, rows)
             losses.append(loss)
         total = torch.stack(losses).sum(0)
         return Output(logits, draft_logits, hidden, total[0], total[1])
 
     def draft(
-        self, w: Weights, hidden: Tensor, following: Tensor, select: bool = True,
+        self,
+        w: Weights,
+        hidden: Tensor,
+        following: Tensor,
+        select: bool = True,
         rows: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logits of the token after next, the next hidden, and the losses.
@@ -113,7 +129,7 @@ class Model:
         if g.wide and (select or rows is not None):
             scores = block_scores(x.detach(), w, g)
             if select:
-                mask = selection(scores.detach(), g)
+                mask = selection(scores.detach(), g, self.exact)
             if rows is not None:
                 loss = selection_loss(scores, q, k, rows, g)
         return self._leave(stream, attend(q, k, v, gate, w, mask), inject), loss

@@ -10,6 +10,12 @@ from torch import Tensor
 from scripts.train.geometry import Geometry
 
 Shape = tuple[int, ...]
+NORMS = (
+    "norm.weight",
+    "ple_norm_key.weight",
+    "ple_norm_query.weight",
+    "ple_norm_conv.weight",
+)
 
 
 def shapes(geometry: Geometry) -> dict[str, Shape]:
@@ -131,15 +137,15 @@ def _draft(g: Geometry) -> dict[str, Shape]:
 
 def _first_value(name: str, shape: Shape, generator: torch.Generator) -> Tensor:
     """Ones for norms, small outputs, spread decays; fan-in scaled normals for the rest."""
-    if name.endswith("norm.weight") or name.endswith(("ple_norm_key.weight", "ple_norm_query.weight", "ple_norm_conv.weight")):
+    if name.endswith(NORMS):
         return torch.ones(shape)
     if name.endswith("ssm_a"):
         return -torch.linspace(1.0, 8.0, shape[0])
     if name.endswith("ssm_dt.bias"):
         return torch.linspace(-4.0, -2.0, shape[0])
     noise = torch.randn(shape, generator=generator)
-    if name.startswith(("token_embd", "per_layer_token_embd")):
-        return noise * 0.3
+    if name in ("token_embd.weight", "per_layer_token_embd.weight"):
+        return noise * (0.3 if name.startswith("token") else 0.02)  # rare n-grams stay quiet
     if name.endswith("conv1d.weight"):
         noise *= 0.1
         if "ssm" in name:

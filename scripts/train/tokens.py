@@ -27,7 +27,12 @@ PATTERN = (
 )
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 USER_DEFINED = (
-    "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>",
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
 )
 
 
@@ -91,7 +96,9 @@ def main() -> None:
         "test_chat": [r["text"] for r in rows if r["kind"] in talk and r["test"]],
     }
     arrays = {name: encode(tokenizer, texts) for name, texts in groups.items()}
-    size = {name: np.array([len(t.encode()) for t in texts]).sum() for name, texts in groups.items()}
+    size = {
+        name: np.array([len(t.encode()) for t in texts]).sum() for name, texts in groups.items()
+    }
     np.savez(arguments.folder / "tokens.npz", **arrays, test_bytes=np.array(size["test"]))
     for name, ids in arrays.items():
         print(f"{name}: {len(ids)} tokens, {size[name] / max(1, len(ids)):.2f} bytes a token")

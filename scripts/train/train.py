@@ -10,8 +10,8 @@ weights are rounded to their file formats in every step and attention selects it
 from __future__ import annotations
 
 import argparse
+import functools
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +27,28 @@ from scripts.train.formats import quantised, type_of
 from scripts.train.geometry import Geometry
 from scripts.train.layers import Weights
 from scripts.train.model import Model, Output
-from scripts.train.optimiser import Optimiser
+from scripts.train.optimiser import Guard, Optimiser
 from scripts.train.parameters import initial
 from scripts.train.quantise import BLOCK, rounded
 from scripts.train.tokens import load_tokens
 
 PIECE_BYTES = 15 << 20
-WARM_UP, HOLD = 0.02, 0.55
+WARM_UP_STEPS, HOLD = 60, 0.55
 
 
-class Rounding:
-    """Rounds all weights of one type in one call, so that one compiled kernel serves them."""
-
-    def __init__(self, geometry: Geometry, compiler: Callable[[Any], Any]) -> None:
-        self.geometry = geometry
-        self.rounded = {name: compiler(lambda x, t=name: rounded(x, t)) for name in BLOCK}
-
-    def __call__(self, weights: Weights) -> dict[str, Tensor]:
-        """`formats.quantised`, faster."""
-        found = dict(weights)
-        for type_name in BLOCK:
-            names = [n for n, w in weights.items() if type_of(n, w.dim(), self.geometry) == type_name]
-            if not names:
-                continue
-            with torch.no_grad():
-                flat = torch.cat([weights[n].detach().flatten() for n in names])
-                parts = self.rounded[type_name](flat).split([weights[n].numel() for n in names])
-                shifts = [p.view_as(weights[n]) - weights[n] for n, p in zip(names, parts, strict=True)]
-            for name, shift in zip(names, shifts, strict=True):
-                found[name] = weights[name] + shift
-        return found
+def rounded_weights(weights: Weights, geometry: Geometry) -> dict[str, Tensor]:
+    """`formats.quantised` with one call for all tensors of a type: fewer, larger kernels."""
+    found = dict(weights)
+    for type_name in BLOCK:
+        names = [n for n, w in weights.items() if type_of(n, w.dim(), geometry) == type_name]
+        if not names:
+            continue
+        with torch.no_grad():
+            flat = torch.cat([weights[n].detach().flatten() for n in names])
+            parts = rounded(flat, type_name).split([weights[n].numel() for n in names])
+        for name, part in zip(names, parts, strict=True):
+            found[name] = weights[name] + (part.view_as(weights[name]) - weights[name].detach())
+    return found
 
 
 def working_copy(weights: Weights, geometry: Geometry, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -68,23 +60,21 @@ def working_copy(weights: Weights, geometry: Geometry, dtype: torch.dtype) -> di
 
 
 def losses(out: Output, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Total loss, and the trunk's and the draft's cross entropies; targets [B, T]."""
-    trunk = F.cross_entropy(out.logits.flatten(0, 1), targets.flatten())
+    """Total loss, and the trunk's and the draft's cross entropies; targets [B, T + 1]."""
+    trunk = F.cross_entropy(out.logits.flatten(0, 1), targets[:, :-1].flatten())
     assert out.draft_logits is not None
     flat = out.draft_logits.flatten(0, 1)
     # the draft learns the next text and, more, what the trunk will say there
     draft = F.cross_entropy(flat, targets[:, 1:].flatten())
     told = out.logits[:, 1:].detach().softmax(-1).flatten(0, 1)
-    likeness = F.cross_entropy(flat, told)
+    likeness = F.cross_entropy(out.draft_logits[:, :-1].flatten(0, 1), told)
     total = trunk + 0.1 * draft + 0.3 * likeness + 0.01 * out.balance + out.index_loss
     return total, trunk.detach(), draft.detach()
 
 
-def rate_factor(progress: float) -> float:
-    """Warm-up, a plateau, then a straight line to zero."""
-    if progress < WARM_UP:
-        return 0.1 + 0.9 * progress / WARM_UP
-    return min(1.0, max(0.0, (1 - progress) / (1 - HOLD)))
+def rate_factor(progress: float, step: int) -> float:
+    """Warm-up over some steps, a plateau, then a straight line to zero when the time is over."""
+    return min(1.0, (step + 1) / WARM_UP_STEPS, max(0.0, (1 - progress) / (1 - HOLD)))
 
 
 def train(arguments: argparse.Namespace, geometry: Geometry) -> dict[str, Tensor]:
@@ -92,39 +82,49 @@ def train(arguments: argparse.Namespace, geometry: Geometry) -> dict[str, Tensor
     fast = arguments.device == "cuda"
     torch.set_float32_matmul_precision("high")
     torch._dynamo.config.cache_size_limit = 64
-    compiler: Callable[[Any], Any] = (lambda f: torch.compile(f, dynamic=False)) if fast else (
-        lambda f: f
-    )
+    compiler = functools.partial(torch.compile, dynamic=False) if arguments.compile else None
     arrays = load_tokens(arguments.data)
     batches = Batches(arrays, arguments.length, arguments.device, arguments.seed)
     weights = {
         name: value.requires_grad_()
         for name, value in initial(geometry, arguments.seed, arguments.device).items()
     }
-    model, optimiser = Model(geometry, compiler), Optimiser(weights, geometry, compiler)
-    rounding = Rounding(geometry, compiler)
+    model, optimiser = Model(geometry, compiler, exact=False), Optimiser(weights, geometry)
+    guard = Guard(weights)
     dtype = torch.bfloat16 if fast else torch.float32
-    started, step, logged = time.monotonic(), 0, 0.0
+    started, step, logged, late = time.monotonic(), 0, 0.0, False
     stride = torch.arange(15, arguments.length - 1, 16, device=arguments.device)
     while (progress := (time.monotonic() - started) / (60 * arguments.minutes)) < 1:
-        late = progress >= arguments.switch
+        if progress >= arguments.switch and not late:
+            late, guard.best = True, float("inf")  # rounding raises the loss at first
         batch = batches.draw(arguments.batch, 0.45 if progress > HOLD else 0.25)
-        used = working_copy(rounding(weights) if late else weights, geometry, dtype)
+        used = working_copy(
+            rounded_weights(weights, geometry) if late else weights, geometry, dtype
+        )
         rows = (stride - step % 16).clamp(min=3) if geometry.wide else None
-        out = model.forward(used, batch[:, :-1], select=late, rows=rows)
+        out = model.forward(used, batch[:, :-2], batch[:, 1:-1], select=late, rows=rows)
         total, trunk, draft = losses(out, batch[:, 1:])
         total.backward()
-        optimiser.step(rate_factor(progress))
+        optimiser.step(guard.factor * rate_factor(progress, step))
         step += 1
         if step in (1, 2, 10) or step % arguments.log_every == 0:
+            guard.check(trunk.item())
             values = [x.item() for x in (trunk, draft, out.balance, out.index_loss)]
             now = time.monotonic() - started
-            pace = arguments.batch * arguments.length * arguments.log_every / max(now - logged, 1e-9)
+            pace = (
+                arguments.batch * arguments.length * arguments.log_every / max(now - logged, 1e-9)
+            )
             logged = now
-            print(f"step {step} {now:.0f}s late={late} trunk {values[0]:.3f} draft {values[1]:.3f} "
-                  f"balance {values[2]:.2f} index {values[3]:.3f} {pace:.0f} tokens/s", flush=True)
-    print(f"{step} steps, {step * arguments.batch * arguments.length} tokens, "
-          f"{time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"step {step} {now:.0f}s late={late} trunk {values[0]:.3f} draft {values[1]:.3f} "
+                f"balance {values[2]:.2f} index {values[3]:.3f} {pace:.0f} tokens/s",
+                flush=True,
+            )
+    print(
+        f"{step} steps, {step * arguments.batch * arguments.length} tokens, "
+        f"{time.monotonic() - started:.0f} s",
+        flush=True,
+    )
     return {name: value.detach() for name, value in weights.items()}
 
 
@@ -147,7 +147,7 @@ def report(weights: Weights, geometry: Geometry, arguments: argparse.Namespace) 
     model = Model(geometry)
     exact = {name: value.detach() for name, value in quantised(weights, geometry).items()}
     for kind in ("test", "test_chat"):
-        rows = held_out_rows(arrays[kind], arguments.length, arguments.device)
+        rows = held_out_rows(arrays[kind], arguments.length + 1, arguments.device)
         for label, chosen in (("float", weights), ("quantised", exact)):
             found = score(model, chosen, rows)
             line = f"{kind} {label}: loss {found.loss:.4f} accuracy {found.accuracy:.4f} "
@@ -172,6 +172,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--log-every", type=int, default=50)
+    parser.add_argument("--compile", action="store_true", help="fuse with torch.compile")
     parser.add_argument("--pieces", action="store_true", help="save float16 weights too")
     arguments = parser.parse_args()
     geometry = named_geometry(arguments.model, arguments.tokenizer)
