@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import peers
-from bench.engines import clear_all
+from bench.pipelines import clear_all
 from bench.records import Measurement
 from bench.texts import WORKLOADS, Encode, prompts
 from engine.engine import Engine, EngineOptions

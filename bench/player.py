@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.engines import clear_all
+from bench.pipelines import clear_all
 from bench.texts import Text
 from engine.engine import Engine
 from engine.pipeline import Pipeline

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from bench.engines import clear_all
+from bench.pipelines import clear_all
 from bench.player import Played, Row, play, play_until, prompt_hashes
 from bench.texts import Text
 from engine.engine import Engine, EngineOptions

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from engine.errors import ConfigError
@@ -97,3 +101,26 @@ def _typed(cls: type, data: object, where: str, skip: tuple[str, ...] = ()) -> d
             )
         values[field.name] = value
     return values
+
+
+def local_hardware(folder: Path) -> Hardware:
+    """This machine's memory and cores, without its cards: enough to plan an engine on the CPU."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    physical = psutil.cpu_count(logical=False) or 1
+    return Hardware(
+        gpus=(),
+        ram_bytes=memory.total,
+        ram_available_bytes=memory.available,
+        cpu=Cpu(
+            name=platform.processor() or platform.machine(),
+            cores=min(physical, usable) if usable else physical,
+            avx2=False,
+            avx512=False,
+        ),
+        disk_free_bytes=shutil.disk_usage(folder).free,
+        os=platform.system().lower(),
+        wsl=False,
+    )

@@ -21,11 +21,11 @@ def answer_once(
     console: Console,
 ) -> int:
     """Streams the model's answer to `prompt` (one user message) to stdout."""
-    from bench.engines import load_model, make_engine
     from engine.request import Finished, Produced, Request
     from engine.sampling import Sampling
+    from engine.startup import engine_for, load_planned
 
-    model = load_model(config, slots=1)
+    model = load_planned(config, slots=1)
     ids = _prompt_ids(config, model.tokenizer, prompt)
     room = model.pipeline.max_context - len(ids)
     if room < 1:
@@ -33,7 +33,7 @@ def answer_once(
             f"--prompt has {len(ids)} tokens, the context is {model.pipeline.max_context}",
             "shorten it, or raise --context",
         )
-    engine = make_engine(model, config)
+    engine = engine_for(model, config)
     decoder = model.tokenizer.stream(skip_special=True)
     sampling = Sampling(temperature=temperature, seed=seed or 0)
     request = Request(

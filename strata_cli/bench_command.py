@@ -20,14 +20,14 @@ from strata_cli.options import (
     Verbose,
 )
 
-bench = typer.Typer(
-    name="bench", help="Measure this machine.", no_args_is_help=True, rich_markup_mode=None
-)
+bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode=None)
 
 
-@bench.callback()
-def _suites() -> None:
-    pass
+@bench.callback(invoke_without_command=True)
+def _suites(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(2)
 
 
 @bench.command()
@@ -57,7 +57,7 @@ def decode(
 
     from bench import records
     from bench.decode import measure, measure_peer
-    from bench.engines import load_model, options_of
+    from engine.startup import load_planned, options_of
     from setup.probe import ThisMachine, probe
     from strata_cli.chosen import choose, engine_flags
     from strata_cli.plan_view import plan_document
@@ -70,7 +70,7 @@ def decode(
     for count in counts:
         if count not in fitting:
             console.warn(f"{count} streams are left out: {plan.config.slots} slots fit in memory")
-    loaded = load_model(plan.config)
+    loaded = load_planned(plan.config)
     encode = loaded.tokenizer.encode
     found = measure(
         loaded.pipeline,

@@ -53,10 +53,10 @@ def check_exactness(
 
     Exit code 0: all equal. 1: something differs; the first difference is named.
     """
-    from bench.engines import load_model, options_of
     from bench.exactness import check, choose_suites
     from bench.texts import DEFAULT_KEYS, texts
     from engine.sampling import Sampling
+    from engine.startup import load_planned, options_of
     from strata_cli.chosen import choose, engine_flags
 
     console = Console(as_json, quiet, verbose)
@@ -67,7 +67,7 @@ def check_exactness(
     )
     plan = choose(config, flags, console).plan
     console.note(f"{plan.config.model.name}, {plan.config.slots} slots")
-    loaded = load_model(plan.config, spec=max(8, plan.config.spec))
+    loaded = load_planned(plan.config, spec=max(8, plan.config.spec))
     pipeline, encode = loaded.pipeline, loaded.tokenizer.encode
     played = texts(
         encode, max_new=max_new, context=pipeline.max_context, long=long, keys=chosen_keys

@@ -1,13 +1,19 @@
-"""Engines in this process, for measuring, checking and answering once."""
+"""From engine flags to a running engine: what `python -m engine` and the commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig
 from engine.engine import Engine, EngineOptions
-from engine.pipeline import Pipeline
+from engine.errors import ConfigError
+from engine.flags import parse_engine_args
+from engine.hardware import local_hardware
+from engine.model_info import read_model_info
+from engine.resolve import Plan, make_plan
 
 if TYPE_CHECKING:
     from engine.api import Model
@@ -15,10 +21,23 @@ if TYPE_CHECKING:
 _TURN = "<|im_start|>"
 
 
-def load_model(config: EngineConfig, *, slots: int | None = None, spec: int | None = None) -> Model:
+def plan_from_args(args: Sequence[str]) -> Plan:
+    """The plan that engine flags ask for on this machine; `--model` must be among them."""
+    run = parse_engine_args(args)
+    if run.model is None:
+        raise ConfigError("no model is named", "give --model FILE.gguf")
+    return make_plan(run, read_model_info(run.model), local_hardware(Path.cwd()))
+
+
+def load_planned(
+    config: EngineConfig, *, slots: int | None = None, spec: int | None = None
+) -> Model:
     """The model of a plan, with other `slots` and `spec` where they are said."""
+    import torch
+
     from engine.api import load
 
+    torch.set_num_threads(config.threads)
     return load(
         config.model,
         device=config.device,
@@ -31,8 +50,8 @@ def load_model(config: EngineConfig, *, slots: int | None = None, spec: int | No
     )
 
 
-def make_engine(model: Model, config: EngineConfig) -> Engine:
-    """An engine as the server runs it, on a model whose slots are empty."""
+def engine_for(model: Model, config: EngineConfig) -> Engine:
+    """An engine of this plan on a model whose slots are empty."""
     turn = model.tokenizer.special.get(_TURN)
     return Engine(
         model.pipeline,
@@ -54,9 +73,3 @@ def options_of(config: EngineConfig) -> EngineOptions:
         checkpoints=config.prompt_cache,
         checkpoint_every=config.prompt_cache_every,
     )
-
-
-def clear_all(pipeline: Pipeline) -> None:
-    """Empty every slot, so that a new engine may take the pipeline over."""
-    for slot in range(pipeline.slots):
-        pipeline.clear(slot)
