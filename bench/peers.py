@@ -98,8 +98,8 @@ def draft_acceptance(
         tempfile.TemporaryDirectory() as folder,
         ProcessPoolExecutor(1, mp_context=spawn) as child,
     ):
-        target = _draftable(path, Path(folder) / "target.gguf")
-        drafter = draft_path and _draftable(draft_path, Path(folder) / "draft.gguf")
+        target = draftable(path, Path(folder) / "target.gguf")
+        drafter = draft_path and draftable(draft_path, Path(folder) / "draft.gguf")
         work = child.submit(
             generate, target, ids, count, drafts=drafts, draft_path=drafter, past_end=True
         )
@@ -110,7 +110,7 @@ def draft_acceptance(
     return Acceptance(drafted=result.drafted, accepted=result.accepted)
 
 
-def _draftable(path: Path, copy: Path) -> Path:
+def draftable(path: Path, copy: Path) -> Path:
     """The file, or a copy whose draft block has the trunk's indexer ratio instead of 0.
 
     A ratio of 0 (dense) in the draft block beside others in the trunk trips an assertion in
@@ -143,9 +143,13 @@ def generate(
     drafts: int = 0,
     draft_path: Path | None = None,
     past_end: bool = False,
+    verbosity: int = 0,
 ) -> Generation:
-    """One greedy run in a fresh llama.cpp server inside this process, on the CPU."""
-    server = _server(path, len(ids) + count + 16, threads, drafts, draft_path)
+    """One greedy run in a fresh llama.cpp server inside this process, on the CPU.
+
+    It never picks an end token when `past_end`. llama.cpp logs to stderr: 0 nothing, 10 everything.
+    """
+    server = _server(path, len(ids) + count + 16, threads, verbosity, drafts, draft_path)
     request = {
         "prompt": list(ids),
         "n_predict": count,
@@ -176,7 +180,9 @@ def _generation(answer: dict[str, Any]) -> Generation:
     )
 
 
-def _server(path: Path, context: int, threads: int, drafts: int, draft_path: Path | None) -> Any:
+def _server(
+    path: Path, context: int, threads: int, verbosity: int, drafts: int, draft_path: Path | None
+) -> Any:
     peer = _module()
     params = peer.CommonParams()
     params.model.path = os.fspath(path)
@@ -184,7 +190,7 @@ def _server(path: Path, context: int, threads: int, drafts: int, draft_path: Pat
     params.n_parallel = 1
     params.warmup = False
     params.fit_params = False
-    params.verbosity = 0
+    params.verbosity = verbosity
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     if drafts:
