@@ -1,0 +1,277 @@
+"""Bodies, limits, keys and the endpoints that tell about the server."""
+
+import json
+import socket
+
+import httpx
+import pytest
+
+from tests.engine.server.harness import HANG_GUARD_S, Running, running, script
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running({"context": 200}, model_name="tiny", aliases=("gpt",), max_body_bytes=5000) as run:
+        yield run
+
+
+def error_of(response: httpx.Response, status: int) -> dict:
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -1),
+        ("temperature", "hot"),
+        ("temperature", 2.5),
+        ("top_p", 1.5),
+        ("top_k", "many"),
+        ("top_k", 1.5),
+        ("min_p", -0.1),
+        ("presence_penalty", 3),
+        ("frequency_penalty", [1]),
+        ("seed", "x"),
+        ("max_tokens", -2),
+        ("max_tokens", "all"),
+        ("max_completion_tokens", 1.5),
+        ("n", 2),
+        ("stop", 5),
+        ("stop", ["a", ""]),
+        ("stop", ["a"] * 17),
+        ("stream", "yes"),
+        ("stream_options", {"include_usage": True}),
+        ("logit_bias", {"5": 1}),
+        ("top_logprobs", 2),
+        ("messages", []),
+        ("messages", "hi"),
+        ("messages", [{"role": "assistant", "content": "x"}]),
+        ("messages[0].role", None),
+        ("tools", [{"type": "function"}]),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("reasoning_effort", "extreme"),
+    ],
+)
+def test_a_bad_value_names_its_field(server: Running, field: str, value: object) -> None:
+    body: dict = {"messages": USER, field: value}
+    if field == "messages[0].role":
+        body = {"messages": [{"role": "robot", "content": ""}]}
+    error = error_of(server.http.post("/v1/chat/completions", json=body), 400)
+    assert error["type"] == "invalid_request_error"
+    assert error["param"].startswith(field)
+    assert error["message"].startswith(field)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1,2]", b"\xff\xfe", b'"x"', b"[" * 4000])
+def test_a_body_that_is_no_object(server: Running, body: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    response = server.http.post("/v1/chat/completions", content=body, headers=headers)
+    error_of(response, 400)
+
+
+def test_a_missing_field_is_named(server: Running) -> None:
+    assert error_of(server.http.post("/v1/chat/completions", json={}), 400)["param"] == "messages"
+    assert error_of(server.http.post("/v1/completions", json={}), 400)["param"] == "prompt"
+    assert error_of(server.http.post("/detokenize", json={}), 400)["param"] == "tokens"
+
+
+def test_a_picture_is_refused_by_name(server: Running) -> None:
+    parts = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    body = {"messages": [{"role": "user", "content": parts}]}
+    error = error_of(server.http.post("/v1/chat/completions", json=body), 400)
+    assert error["param"] == "messages[0].content[1]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_context_overflow_says_the_numbers(server: Running, stream: bool) -> None:
+    error = error_of(server.chat("x" * 300, stream=stream), 400)
+    assert error["code"] == "context_length_exceeded"
+    assert "307 tokens" in error["message"]
+    assert "192" in error["message"]
+    error = error_of(server.chat("x", max_tokens=500, stream=stream), 400)
+    assert error["param"] == "max_tokens"
+    assert "500" in error["message"]
+
+
+def test_no_limit_is_the_rest_of_the_context(server: Running) -> None:
+    for limit in ({}, {"max_tokens": 0}, {"max_tokens": -1}, {"max_tokens": None}):
+        server.chat("abc", **limit)
+        line = server.control.wait_for("bgen")[-1].split()
+        assert int(line[3]) == 200 - 8 - len("user: abc\n")
+
+
+def test_other_kinds_of_bodies(server: Running) -> None:
+    big = b"{" + b" " * 6000
+    headers = {"content-type": "application/json"}
+    error_of(server.http.post("/tokenize", content=big, headers=headers), 413)
+    error_of(server.http.post("/tokenize", content=iter([big, big]), headers=headers), 413)
+    headers = {"content-type": "text/html"}
+    error_of(server.http.post("/tokenize", content=b"{}", headers=headers), 415)
+    form = {"content-type": "application/x-www-form-urlencoded"}  # what curl -d sends
+    text = b'{"content": "ab"}'
+    assert server.http.post("/tokenize", content=text, headers=form).json()["tokens"] == [97, 98]
+
+
+def test_unknown_paths_and_methods(server: Running) -> None:
+    error_of(server.http.get("/v1/nothing"), 404)
+    error_of(server.http.get("/v1/chat/completions"), 405)
+    assert server.http.get("/v1/models/?beta=true").status_code == 200
+
+
+def test_models_health_status_and_page(server: Running) -> None:
+    models = server.client().models.list().data
+    assert [model.id for model in models] == ["tiny", "gpt"]
+    assert models[0].meta["n_ctx"] == 200
+    health = server.http.get("/health").json()
+    assert (health["status"], health["max_context"], health["api_key"]) == ("ok", 200, False)
+    status = server.http.get("/v1/status").json()
+    assert status["concurrency"]["serving"] == 4
+    assert status["engine"] == "scripted"
+    assert "Strata" in server.http.get("/").text
+
+
+def test_tokenize_and_back(server: Running) -> None:
+    tokens = server.http.post("/tokenize", json={"content": "hé"}).json()
+    assert tokens == {"tokens": [104, 195, 169], "count": 3, "max_model_len": 200}
+    back = server.http.post("/detokenize", json={"tokens": tokens["tokens"]}).json()
+    assert back["content"] == "hé"
+    error = error_of(server.http.post("/detokenize", json={"tokens": [1, 999]}), 400)
+    assert "[1] is 999" in error["message"]
+
+
+def test_completions(server: Running) -> None:
+    create = server.client().completions.create
+    answer = create(model="m", prompt=script(say="abc"))
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("abc", "stop")
+    assert answer.usage.completion_tokens == 4
+    answer = create(model="m", prompt=list(script(say="ids").encode()))
+    assert answer.choices[0].text == "ids"
+    many = create(model="m", prompt=[script(say="one"), script(say="two")], max_tokens=2)
+    assert [(c.index, c.text, c.finish_reason) for c in many.choices] == [
+        (0, "on", "length"),
+        (1, "tw", "length"),
+    ]
+    assert many.usage.completion_tokens == 4
+    chunks = list(create(model="m", prompt=script(say="a<b>c"), stop="<b>", stream=True))
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "a"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage.completion_tokens == 4
+    answer = create(model="m", prompt=script(say="xy"), logprobs=1)
+    assert answer.choices[0].logprobs.tokens == ["x", "y"]
+    assert answer.choices[0].logprobs.text_offset == [0, 1]
+    assert answer.choices[0].logprobs.top_logprobs == [{"a": -1.0}, {"a": -1.0}]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("echo", True),
+        ("suffix", "x"),
+        ("best_of", 2),
+        ("prompt", ""),
+        ("prompt", []),
+        ("prompt", [1, "a"]),
+        ("prompt", [5000]),
+        ("prompt", {"a": 1}),
+        ("logprobs", 9),
+    ],
+)
+def test_bad_completions(server: Running, field: str, value: object) -> None:
+    body = {"prompt": "x", field: value}
+    error = error_of(server.http.post("/v1/completions", json=body), 400)
+    assert field in error["param"]
+
+
+def test_metrics_in_both_forms(server: Running) -> None:
+    before = server.http.get("/metrics").json()["totals"]
+    server.chat(script(say="abc", reuse=5))
+    document = server.http.get("/metrics").json()
+    row = document["requests"][0]
+    assert (row["output_tokens"], row["reused"], row["finish"]) == (4, 5, "stop")
+    assert document["totals"]["requests"] == before["requests"] + 1
+    assert [slot["state"] for slot in document["live"]["slots"]] == ["idle"] * 4
+    by_query = server.http.get("/metrics?format=prometheus").text
+    by_accept = server.http.get("/metrics", headers={"accept": "text/plain"}).text
+    for page in (by_query, by_accept):
+        lines = dict(line.rsplit(" ", 1) for line in page.splitlines() if line[0] != "#")
+        label = '{model_name="tiny"}'
+        assert float(lines[f"vllm:generation_tokens_total{label}"]) >= 4
+        assert lines[f"vllm:num_requests_running{label}"] == "0"
+        assert lines['strata:live_slots{model_name="tiny",state="idle"}'] == "4"
+        count = lines[f"vllm:time_to_first_token_seconds_count{label}"]
+        assert (
+            lines['vllm:time_to_first_token_seconds_bucket{model_name="tiny",le="+Inf"}'] == count
+        )
+
+
+def test_a_half_sent_body_ends_after_its_time() -> None:
+    with running(body_timeout_s=0.2) as run:
+        for head in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"):
+            with socket.create_connection(("127.0.0.1", run.server.port), HANG_GUARD_S) as wire:
+                wire.sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + head)
+                assert b" 408 " in wire.recv(4096)
+        assert run.chat("x").status_code == 200
+
+
+def test_a_key_is_asked_for_where_it_matters() -> None:
+    with running(api_keys=("first", " second ")) as run:
+        assert run.http.get("/health").status_code == 200
+        assert run.http.get("/").status_code == 200
+        for path in ("/metrics", "/v1/models", "/v1/status"):
+            error = error_of(run.http.get(path), 401)
+            assert error["type"] == "authentication_error"
+        error_of(run.chat("x"), 401)
+        for key in ("wrong", "", "fir", "firstsecond", "é"):
+            headers = {"x-api-key": key.encode()}
+            error_of(run.http.get("/v1/models", headers=headers), 401)
+        assert run.http.get("/v1/models", headers={"x-api-key": "second"}).status_code == 200
+        assert run.client(api_key="first").models.list().data
+        evil = {"host": "evil.example", "authorization": "bearer first"}
+        assert run.http.get("/v1/models", headers=evil).status_code == 200
+
+
+def test_without_a_key_only_own_names_and_pages() -> None:
+    with running(allowed_hosts=("strata.lan",), cors_origins=("https://app.example",)) as run:
+
+        def get(host: str) -> int:
+            return run.http.get("/v1/models", headers={"host": host}).status_code
+
+        def post(origin: str) -> httpx.Response:
+            headers = {"origin": origin}
+            return run.http.post("/v1/completions", json={"prompt": "x"}, headers=headers)
+
+        for host in ("localhost:1", "a.localhost", "127.0.0.1", "[::1]:8080", "strata.lan:80"):
+            assert get(host) == 200
+        for host in ("evil.example", "localhost.evil.example", "", "["):
+            assert get(host) in (400, 403)
+        assert post("https://evil.example").status_code == 403
+        assert post("null").status_code == 403
+        assert post(run.url).status_code == 200
+        assert post("http://localhost:3000").status_code == 200
+        allowed = post("https://app.example")
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+        preflight = run.http.options("/v1/completions", headers={"origin": "https://app.example"})
+        assert preflight.status_code == 204
+        assert "POST" in preflight.headers["access-control-allow-methods"]
+        assert "access-control-allow-origin" not in post(run.url).headers
+
+
+def test_a_limit_that_does_not_fit_is_fitted_if_wanted() -> None:
+    with running({"context": 100}, fit_max_tokens=True) as run:
+        assert run.chat(script(say="x"), max_tokens=5000).status_code == 200
+
+
+def test_defaults_come_from_the_configuration() -> None:
+    from engine.server.sampling import SamplingFields
+
+    with running(sampling=SamplingFields(temperature=0.6, top_k=20, seed=3)) as run:
+        run.chat(script(say="x"), top_k=5)
+        assert "temperature=0.6,top_k=5,seed=3" in run.control.wait_for("bgen")[-1]
+        assert json.loads(run.http.get("/metrics").text)["totals"]["requests"] == 1

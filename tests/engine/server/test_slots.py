@@ -1,0 +1,40 @@
+"""Which slot a prompt goes to."""
+
+from engine.server.slots import SlotTable, common_prefix
+
+
+def table(*held: list[int]) -> SlotTable:
+    slots = SlotTable(len(held))
+    for number, ids in enumerate(held):
+        if ids:
+            slots.release(number, ids)
+    return slots
+
+
+def test_the_slot_that_the_prompt_continues() -> None:
+    slots = table([1, 2], [1, 2, 3], [], [9])
+    assert slots.take([1, 2, 3, 4], "r").number == 1
+
+
+def test_a_next_turn_whose_thinking_was_dropped() -> None:
+    assert table([], [1, 2, 3, 77, 78, 79, 80, 81]).take([1, 2, 3, 4], "r").number == 1
+
+
+def test_a_shared_beginning_does_not_cost_a_conversation_its_slot() -> None:
+    assert table([1, 2, 3, 4, 5], []).take([1, 2, 7, 8, 9], "r").number == 1
+
+
+def test_an_empty_slot_then_the_one_used_longest_ago() -> None:
+    slots = table([5], [], [6])
+    assert slots.take([1], "a").number == 1
+    assert slots.take([1], "b").number == 0
+    assert slots.take([1], "c").number == 2
+    assert slots.take([1], "d") is None
+    slots.release(2, [6])
+    assert slots.take([1], "e").number == 2
+
+
+def test_common_prefix() -> None:
+    assert common_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
+    assert common_prefix([], [1]) == 0
+    assert common_prefix([1], [1, 2]) == 1
