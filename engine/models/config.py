@@ -132,7 +132,7 @@ class ModelConfig:
             name=keys.name,
             context_length=keys.integer("context_length"),
             width=keys.integer("embedding_length"),
-            vocab_size=gguf.tensor("token_embd.weight").shape[0],
+            vocab_size=_vocab_size(gguf),
             rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
             layers=layers[:trunk],
             draft_layers=layers[trunk:],
@@ -149,6 +149,15 @@ class ModelConfig:
             ),
             ngram=ngram,
         )
+
+
+def _vocab_size(gguf: GGUF) -> int:
+    """Rows of the embedding; a file with a draft layer alone has only its vocabulary."""
+    embedding = gguf.tensors.get("token_embd.weight")
+    tokens = gguf.metadata.get("tokenizer.ggml.tokens")
+    if embedding is None and isinstance(tokens, list):
+        return len(tokens)
+    return gguf.tensor("token_embd.weight").shape[0]
 
 
 def _layers(keys: Keys, ngram: NgramConfig | None) -> tuple[LayerConfig, ...]:
