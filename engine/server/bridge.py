@@ -140,6 +140,7 @@ class Bridge:
                 ticket = self.running.get(getattr(event, "rid", ""))
                 if ticket is not None:
                     self._handle_for(ticket, event)
+                    self.board.changed()
                 elif isinstance(event, Failed):
                     log.error("the engine: %s", event.message)
 

@@ -23,6 +23,7 @@ _HEADERS = {
     "X-Accel-Buffering": "no",
 }
 KEEP_ALIVE = b": keep-alive\n\n"
+HEADERS_S = 1.0
 DONE = b"data: [DONE]\n\n"
 
 
@@ -50,7 +51,7 @@ class EventStream(Response):
     """Server-sent events of an answer.
 
     Headers are sent with the first event, so that a request which the engine refuses at once still
-    gets a status of its own; after `keepalive_s` they are sent anyway. From then on an error is an
+    gets a status of its own; after `HEADERS_S` they are sent anyway. From then on an error is an
     event. No more than `keepalive_s` passes without a byte.
     """
 
@@ -66,6 +67,7 @@ class EventStream(Response):
         self._generations = generations
         self._format = format
         self._keepalive_s = keepalive_s
+        self._headers_s = min(keepalive_s, HEADERS_S)
         self._progress = progress
         self._sent_at = time.monotonic()
         self._started = False
@@ -94,7 +96,8 @@ class EventStream(Response):
         last = index == len(self._generations) - 1
         over = False
         while not over:
-            left = self._sent_at + self._keepalive_s - time.monotonic()
+            quiet_s = self._keepalive_s if self._started else self._headers_s
+            left = self._sent_at + quiet_s - time.monotonic()
             step = await generation.next(max(0.0, left))
             chunks, over = _apply(step, index, generation, self._format, last)
             if isinstance(step, Progress) and self._progress:
@@ -104,6 +107,8 @@ class EventStream(Response):
                 await self._write(send, b"".join(map(_event, chunks)))
             elif isinstance(step, Quiet | Progress) or late:
                 await self._write(send, KEEP_ALIVE)
+            # Neither `next` nor `send` gives way while there is much to send and room for it.
+            await asyncio.sleep(0)
 
     async def _write(self, send: Send, data: bytes) -> None:
         if not self._started:

@@ -53,7 +53,7 @@ class Silence:
             if left <= 0:
                 what = "did not stop what it was told to stop" if asked else "said nothing"
                 return f"it {what} for {self._allowed_s():g} s"
-            await asyncio.sleep(left)
+            await asyncio.sleep(min(left, self._limit_s))
 
     def _allowed_s(self) -> float:
         """The longest silence that is still no reason to worry."""
