@@ -1,9 +1,11 @@
-"""An engine process with the toy model: `python -m tests.engine.toy_engine [broken|slow|refused]`.
+"""An engine process with the toy model: `python -m tests.engine.toy_engine [MOOD ...]`.
 
-Token 60 sleeps for a minute in a "slow" engine and fails its window in a "broken" one; token 59
-makes its request's logits NaN.
+Moods: `ends` (token 58 ends an answer), `nan` (token 59 makes its row's logits NaN), `broken`
+(token 60 fails its window), `slow` (token 60 sleeps for a minute), `refused` (the model cannot be
+loaded), `gate=FD` (every window first takes a byte from the file descriptor).
 """
 
+import os
 import sys
 import time
 
@@ -21,31 +23,39 @@ TURN = 3
 
 
 class Moody(ToyPipeline):
-    """Prints where it should not; token 60 has a meaning of its own."""
+    """Prints where it should not, and has moods."""
 
-    def __init__(self, mood: str) -> None:
-        super().__init__(slots=2, max_context=CONTEXT, fail_on=59)
-        self._mood = mood
+    def __init__(self, moods: set[str]) -> None:
+        super().__init__(slots=2, max_context=CONTEXT, fail_on=59 if "nan" in moods else None)
+        self._moods = moods
+        gates = [int(mood.removeprefix("gate=")) for mood in moods if mood.startswith("gate=")]
+        self._gate = gates[0] if gates else None
 
     def forward(self, window: Window) -> np.ndarray:
         print("a stray line")
+        if self._gate is not None:
+            os.read(self._gate, 1)
         if any(60 in span.tokens for span in window.spans):
-            if self._mood == "slow":
+            if "slow" in self._moods:
                 time.sleep(60)
-            if self._mood == "broken":
+            if "broken" in self._moods:
                 raise RuntimeError("layer 3 timed out")
         return super().forward(window)
 
 
-def load(mood: str) -> Loaded:
+def load(moods: set[str]) -> Loaded:
     """An engine with two slots, drafts and small chunks."""
-    if mood == "refused":
+    if "refused" in moods:
         raise ModelFileError("model.gguf is not a GGUF", "name a GGUF file")
     options = EngineOptions(
-        eos_ids=frozenset({EOS}), turn_ids=frozenset({TURN}), chunk=8, spec=3, checkpoint_every=0
+        eos_ids=frozenset({EOS} if "ends" in moods else ()),
+        turn_ids=frozenset({TURN}),
+        chunk=8,
+        spec=3,
+        checkpoint_every=0,
     )
-    return Loaded(Engine(Moody(mood), options), CONTEXT, {"model": "toy"})
+    return Loaded(Engine(Moody(moods), options), CONTEXT, {"model": "toy"})
 
 
 if __name__ == "__main__":
-    sys.exit(run_process(lambda: load("".join(sys.argv[1:]))))
+    sys.exit(run_process(lambda: load(set(sys.argv[1:]))))
