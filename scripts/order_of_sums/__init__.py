@@ -1,1 +1,1 @@
-"""Experiment: do different kernels agree with a plain CPU loop, bit for bit, in one order of sums?"""
+"""Experiment: do GPU kernels agree with plain CPU loops, bit for bit, in one order of sums?"""

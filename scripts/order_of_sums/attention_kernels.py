@@ -8,8 +8,8 @@ from scripts.order_of_sums.scalar_functions import exp
 
 
 @triton.jit
-def scores(Q, KEYS, CELLS, S, TOP, count, scale, HQ: tl.constexpr, HK: tl.constexpr, HP: tl.constexpr,
-           D: tl.constexpr, C: tl.constexpr):  # fmt: skip
+def scores(Q, KEYS, CELLS, S, TOP, count, scale, HQ: tl.constexpr, HK: tl.constexpr,
+           HP: tl.constexpr, D: tl.constexpr, C: tl.constexpr):  # fmt: skip
     """S[HQ, padded cells] = (q . k) * scale and each block's largest. Grid (cells / C, HK)."""
     block = tl.program_id(0)
     kv = tl.program_id(1)
@@ -39,7 +39,7 @@ def scores(Q, KEYS, CELLS, S, TOP, count, scale, HQ: tl.constexpr, HK: tl.conste
 @triton.jit
 def mix(S, TOP, V, CELLS, P, L, CNT, OUT, count, padded, tops, HQ: tl.constexpr, HK: tl.constexpr,
         HP: tl.constexpr, D: tl.constexpr, BD: tl.constexpr, TP: tl.constexpr):  # fmt: skip
-    """Block sums of p and p * v; the last program of a head adds them. Grid (blocks, HK, D / BD)."""
+    """Block sums of p and p * v; the last program adds them. Grid (blocks, HK, D / BD)."""
     block = tl.program_id(0)
     kv = tl.program_id(1)
     dim = tl.program_id(2) * BD + tl.arange(0, BD)

@@ -130,7 +130,8 @@ def attention_run(
     def launch() -> None:
         attention_kernels.scores[(tops, 2)](x["q"], x["k"], x["cells"], s, top, count, 0.0625,
             HQ=24, HK=2, HP=16, D=256, C=c, num_warps=4, enable_fp_fusion=False)  # fmt: skip
-        attention_kernels.mix[(blocks, 2, 256 // bd)](s, top, x["v"], x["cells"], p, total, counters, out,
+        attention_kernels.mix[(blocks, 2, 256 // bd)](s, top, x["v"], x["cells"], p, total,
+            counters, out,
             count, tops * c, tops, HQ=24, HK=2, HP=16, D=256, BD=bd, TP=tp, num_warps=4,
             enable_fp_fusion=False)  # fmt: skip
 
@@ -165,15 +166,20 @@ def recurrence_inputs(tokens: int, device: str) -> dict[str, torch.Tensor]:
     }
 
 
-def recurrence_launch(x: dict[str, torch.Tensor], state: torch.Tensor, new: torch.Tensor, out: torch.Tensor,
+def recurrence_launch(x: dict[str, torch.Tensor], state: torch.Tensor, new: torch.Tensor,
+                      out: torch.Tensor,
                       in_thread: bool, bv: int, warps: int) -> None:  # fmt: skip
     """One launch; `state` is [H, V, K] for spread lanes and [H, K, V] for lanes in a thread."""
     tensors = (x["q"], x["k"], x["v"], x["decay"], x["beta"], state, new, out)
     tokens = x["q"].shape[0]
     if in_thread:
-        recurrence_kernels.lanes_in_thread[(48, 128 // bv)](*tensors, tokens, 1, H=48, BV=bv, num_warps=warps, enable_fp_fusion=False)  # fmt: skip
+        recurrence_kernels.lanes_in_thread[(48, 128 // bv)](
+            *tensors, tokens, 1, H=48, BV=bv, num_warps=warps, enable_fp_fusion=False
+        )
     else:
-        recurrence_kernels.lanes_spread[(48, 128 // bv)](*tensors, tokens, H=48, BV=bv, num_warps=warps, enable_fp_fusion=False)  # fmt: skip
+        recurrence_kernels.lanes_spread[(48, 128 // bv)](
+            *tensors, tokens, H=48, BV=bv, num_warps=warps, enable_fp_fusion=False
+        )
 
 
 def recurrence(tokens: int, device: str) -> Iterator[Result]:
@@ -197,7 +203,7 @@ def recurrence(tokens: int, device: str) -> Iterator[Result]:
         yield f"recurrence {name} {tokens} tokens, state", *same(got.contiguous(), state)
 
 
-def scalars(device: str, count: int = 1 << 24) -> Iterator[Result]:
+def scalars(device: str, count: int = 1 << 23) -> Iterator[Result]:
     """Our exp and its users on a dense grid, every sign and exponent, and special values."""
     step = 2**32 // count
     bits = np.arange(count, dtype=np.uint64) * step + np.random.randint(0, step, count).astype(
@@ -206,7 +212,8 @@ def scalars(device: str, count: int = 1 << 24) -> Iterator[Result]:
     x = np.concatenate([
         bits.astype(np.uint32).view(np.float32),
         np.linspace(-110, 95, count // 4).astype(np.float32),
-        np.array([0.0, -0.0, np.inf, -np.inf, 88.72283, 88.72284, -87.34, -103.97, -104.0], np.float32),
+        np.array([0.0, -0.0, np.inf, -np.inf, 88.72283, 88.72284, -87.34, -103.97, -104.0],
+                 np.float32),
     ])  # fmt: skip
     x = x[~np.isnan(x)]
     gpu = torch.from_numpy(x).to(device)
@@ -228,7 +235,7 @@ def cases(device: str) -> list[tuple[Callable[..., Iterator[Result]], tuple[obje
     for index, kind in enumerate(KINDS):
         for n, k in QWEN38 + QWEN36:
             fits = k % (32 * kind.scale_groups) == 0
-            if fits and (n < 100000 or index in (0, 3, 5, 6)):
+            if fits and (n < 100000 or index in (0, 5)):
                 todo.append((integer, (kind, n, k, device, True)))
     for kind in (KINDS[0], KINDS[2], KINDS[3], KINDS[7]):
         for n, k in ((640, 2560), (1280, 2560), (2560, 640), (512, 2048), (2048, 512)):

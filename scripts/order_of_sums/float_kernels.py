@@ -30,6 +30,15 @@ def first32(a, M: tl.constexpr):
 
 
 @triton.jit
+def _step(w, x, acc, FMA: tl.constexpr):
+    product = w * x
+    total = acc + product
+    if FMA:
+        total = tl.fma(w, x, acc)
+    return total
+
+
+@triton.jit
 def _finish(
     total, P, CNT, OUT, tile, part, parts, block, r, N, rows, R: tl.constexpr, BN: tl.constexpr
 ):
@@ -72,10 +81,7 @@ def dot32_rows(X, W, P, CNT, OUT, rows, N, K, segs_part, R: tl.constexpr, BN: tl
                 w = tl.load(w_at + (g0 + i) * BN * 32).to(tl.float32)[None, :, :]
                 x = tl.load(x_at + (g0 + i) * 32)[:, None, :]
                 w, x = tl.broadcast(w, x)
-                if FMA:
-                    acc = tl.fma(w, x, acc)
-                else:
-                    acc = acc + w * x
+                acc = _step(w, x, acc, FMA)
         total = total + tl.reshape(tree32(tl.reshape(acc, [R * BN, 32]), R * BN), [R, BN])
     _finish(total, P, CNT, OUT, tile, part, tl.num_programs(1), block, r, N, rows, R, BN)
 
@@ -105,9 +111,6 @@ def dot32_tile(XT, W, P, CNT, OUT, rows, padded, N, K, segs_part, R: tl.constexp
             w = tl.load(w_at + g * TILE * 32).to(tl.float32)[:, None, :]
             x = tl.load(x_at + g * 32 * padded)[:, :, None]
             w, x = tl.broadcast(w, x)
-            if FMA:
-                acc = tl.fma(w, x, acc)
-            else:
-                acc = acc + w * x
+            acc = _step(w, x, acc, FMA)
         total = total + tl.reshape(first32(tl.reshape(acc, [32, R * BN]), R * BN), [R, BN])
     _finish(total, P, CNT, OUT, tile, part, tl.num_programs(1), block, r, N, rows, R, BN)

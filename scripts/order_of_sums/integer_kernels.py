@@ -1,7 +1,8 @@
 """Integer linear in one order of sums: a dp4a kernel for few rows, a tensor-core kernel for tiles.
 
-Order: term `t_g = (float(I_g) * s_g) * d_g` of each group of 32, minus `(float(M_g) * s_g) * dmin_g`
-where the type has minima; 16 terms added in order make a segment; segments are added ascending.
+Order: term `t_g = (float(I_g) * s_g) * d_g` of each group of 32, minus
+`(float(M_g) * s_g) * dmin_g` where the type has minima; 16 terms added in order make a
+segment; segments are added ascending.
 When several programs share a tile, the one that finishes last adds their partial sums in order.
 """
 
@@ -53,15 +54,17 @@ def _base(W, EID, pair, EXPERTS: tl.constexpr):
     """The record's address: the matrix itself, or an expert's entry in a table of addresses."""
     if EXPERTS:
         at = tl.load(W + tl.load(EID + pair)).to(tl.pointer_type(tl.uint8))
-        return tl.multiple_of(at, 16)
+        base = tl.multiple_of(at, 16)
     else:
-        return W
+        base = W
+    return base
 
 
 @triton.jit
 def gemv(XW, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1, O2, O3, O4, O5,
-         R: tl.constexpr, BN: tl.constexpr, CODES: tl.constexpr, MULS: tl.constexpr, DG: tl.constexpr,
-         MIN: tl.constexpr, EXPERTS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+         R: tl.constexpr, BN: tl.constexpr, CODES: tl.constexpr, MULS: tl.constexpr,
+         DG: tl.constexpr, MIN: tl.constexpr, EXPERTS: tl.constexpr,
+         ASM: tl.constexpr):  # fmt: skip
     """OUT[pair, R, N] by dp4a. Grid (N / BN, parts, pairs); XW int32 [rows, G, 8]."""
     tile = tl.program_id(0)
     part = tl.program_id(1)
@@ -89,8 +92,17 @@ def gemv(XW, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1
                 qs = XSUM + (row * G + g) * 2
                 d0 = tl.sum(unpack.dot4(lo, xl, tl.zeros_like(lo), ASM), axis=2)
                 d1 = tl.sum(unpack.dot4(hi, xh, tl.zeros_like(hi), ASM), axis=2)
-                whole = unpack.whole(d0, d1, tl.load(qs)[:, None], tl.load(qs + 1)[:, None],
-                                     base + O2 + (first + g) * BN * MULS, n[None, :], BN, CODES, MULS)  # fmt: skip
+                whole = unpack.whole(
+                    d0,
+                    d1,
+                    tl.load(qs)[:, None],
+                    tl.load(qs + 1)[:, None],
+                    base + O2 + (first + g) * BN * MULS,
+                    n[None, :],
+                    BN,
+                    CODES,
+                    MULS,
+                )
                 xs = tl.load(XS + row * G + g)[:, None]
                 d = unpack.scale(base + O3, first, g, n[None, :], BN, DG)
                 t = (whole.to(tl.float32) * xs) * d
@@ -99,13 +111,28 @@ def gemv(XW, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1
                     t = t - unpack.low(base, O4, O5, first, g, n[None, :], q, xs, BN, DG)
                 acc = acc + t
         total = total + acc
-    _finish(total, P, CNT, OUT, tile, part, tl.num_programs(1), pair, tl.num_programs(2), rows_left, r, N, R, BN)  # fmt: skip
+    _finish(
+        total,
+        P,
+        CNT,
+        OUT,
+        tile,
+        part,
+        tl.num_programs(1),
+        pair,
+        tl.num_programs(2),
+        rows_left,
+        r,
+        N,
+        R,
+        BN,
+    )
 
 
 @triton.jit
 def mma(XV, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1, O2, O3, O4, O5,
-        R: tl.constexpr, BN: tl.constexpr, CODES: tl.constexpr, MULS: tl.constexpr, DG: tl.constexpr,
-        MIN: tl.constexpr, EXPERTS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+        R: tl.constexpr, BN: tl.constexpr, CODES: tl.constexpr, MULS: tl.constexpr,
+        DG: tl.constexpr, MIN: tl.constexpr, EXPERTS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """The same by int8 tensor cores; XV int8 [rows, K], woven as records.Activations says."""
     tile = tl.program_id(0)
     part = tl.program_id(1)
@@ -137,8 +164,17 @@ def mma(XV, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1,
                 else:
                     d0 = tl.dot(x, w, out_dtype=tl.int32)
                     d1 = tl.zeros_like(d0)
-                whole = unpack.whole(d0, d1, tl.load(qs)[:, None], tl.load(qs + 1)[:, None],
-                                     base + O2 + (first + g) * BN * MULS, n[None, :], BN, CODES, MULS)  # fmt: skip
+                whole = unpack.whole(
+                    d0,
+                    d1,
+                    tl.load(qs)[:, None],
+                    tl.load(qs + 1)[:, None],
+                    base + O2 + (first + g) * BN * MULS,
+                    n[None, :],
+                    BN,
+                    CODES,
+                    MULS,
+                )
                 xs = tl.load(XS + row * G + g)[:, None]
                 d = unpack.scale(base + O3, first, g, n[None, :], BN, DG)
                 t = (whole.to(tl.float32) * xs) * d
@@ -147,4 +183,19 @@ def mma(XV, XS, XSUM, W, EID, ROWS, P, CNT, OUT, rows_left, N, K, segs_part, O1,
                     t = t - unpack.low(base, O4, O5, first, g, n[None, :], q, xs, BN, DG)
                 acc = acc + t
         total = total + acc
-    _finish(total, P, CNT, OUT, tile, part, tl.num_programs(1), pair, tl.num_programs(2), rows_left - pair * R * (1 - EXPERTS), r, N, R, BN)  # fmt: skip
+    _finish(
+        total,
+        P,
+        CNT,
+        OUT,
+        tile,
+        part,
+        tl.num_programs(1),
+        pair,
+        tl.num_programs(2),
+        rows_left - pair * R * (1 - EXPERTS),
+        r,
+        N,
+        R,
+        BN,
+    )

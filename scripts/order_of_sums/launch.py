@@ -10,6 +10,11 @@ from scripts.order_of_sums.records import Activations, Matrix, quantise_rows
 NAN = float("nan")
 
 
+def ceil_div(a: int, b: int) -> int:
+    """a / b, rounded up."""
+    return -(-a // b)
+
+
 def parts_for(tiles: int, segments: int) -> int:
     """Programs along K: split by segments unless the tiles alone fill the chip several times."""
     return segments if tiles < 528 else 1
@@ -30,9 +35,9 @@ class IntegerRun:
 
     def __post_init__(self) -> None:
         m, device = self.matrix, self.x.scale.device
-        segments = -(-m.k // 512)
+        segments = ceil_div(m.k, 512)
         self.parts = self.parts or parts_for(m.n // m.bn, segments)
-        rows = -(-self.x.q.shape[0] // 16) * 16
+        rows = ceil_div(self.x.q.shape[0], 16) * 16
         self.partial = torch.full((segments, rows, m.n), NAN, device=device)
         self.counters = torch.zeros(m.n // m.bn * rows, dtype=torch.int32, device=device)
         self.out = torch.full((rows, m.n), NAN, device=device)
@@ -42,14 +47,14 @@ class IntegerRun:
     ) -> None:
         """Computes `rows` rows into `out`."""
         m = self.matrix
-        segments = -(-m.k // 512)
+        segments = ceil_div(m.k, 512)
         kernel = integer_kernels.mma if tensor_cores else integer_kernels.gemv
         r = tile if tensor_cores else 1 << (rows - 1).bit_length()
-        grid = (m.n // m.bn, self.parts, -(-rows // r) if tensor_cores else 1)
+        grid = (m.n // m.bn, self.parts, ceil_div(rows, r) if tensor_cores else 1)
         kernel[grid](
             self.x.woven if tensor_cores else self.x.words, self.x.scale, self.x.sums,
-            self.records[which], self.counters, self.counters, self.partial, self.counters, self.out,
-            rows, m.n, m.k, -(-segments // self.parts), *m.offsets[1:],
+            self.records[which], self.counters, self.counters, self.partial, self.counters,
+            self.out, rows, m.n, m.k, ceil_div(segments, self.parts), *m.offsets[1:],
             R=r, BN=m.bn, CODES=m.kind.codes, MULS=m.kind.multipliers, DG=m.kind.scale_groups,
             MIN=m.kind.minimum, EXPERTS=False, ASM=self.asm, enable_fp_fusion=False,
             num_warps=warps or (2 if m.bn == 64 else 1),
@@ -84,11 +89,12 @@ class ExpertRun:
         """Computes every pair into `out` [pairs, R, N]."""
         m = self.matrices[0]
         pairs, r = self.rows.shape
-        segments = -(-m.k // 512)
+        segments = ceil_div(m.k, 512)
         kernel = integer_kernels.mma if tensor_cores else integer_kernels.gemv
         kernel[(m.n // m.bn, segments, pairs)](
             self.x.woven if tensor_cores else self.x.words, self.x.scale, self.x.sums,
-            self.addresses, self.experts[which * pairs :], self.rows, self.partial, self.counters, self.out,
+            self.addresses, self.experts[which * pairs :], self.rows, self.partial, self.counters,
+            self.out,
             r, m.n, m.k, 1, *m.offsets[1:],
             R=r, BN=m.bn, CODES=m.kind.codes, MULS=m.kind.multipliers, DG=m.kind.scale_groups,
             MIN=m.kind.minimum, EXPERTS=True, ASM=True, enable_fp_fusion=False, num_warps=1,
@@ -103,7 +109,7 @@ def expert_run(matrices: list[Matrix], addresses: torch.Tensor, experts: torch.T
     return ExpertRun(
         matrices, addresses, experts, rows, x,
         torch.full((pairs, r, m.n), NAN, device=device),
-        torch.full((-(-m.k // 512), pairs, r, m.n), NAN, device=device),
+        torch.full((ceil_div(m.k, 512), pairs, r, m.n), NAN, device=device),
         torch.zeros(pairs * m.n // m.bn, dtype=torch.int32, device=device),
     )  # fmt: skip
 
@@ -127,10 +133,10 @@ class FloatRun:
     ) -> None:
         """dot32 with the lanes last."""
         r = r or 1 << (rows - 1).bit_length()
-        parts = parts_for(self.n // self.bn * -(-rows // r), -(-self.k // 512))
-        float_kernels.dot32_rows[(self.n // self.bn, parts, -(-rows // r))](
+        parts = parts_for(self.n // self.bn * ceil_div(rows, r), ceil_div(self.k, 512))
+        float_kernels.dot32_rows[(self.n // self.bn, parts, ceil_div(rows, r))](
             self.x, self.weights[which], self.partial, self.counters, self.out,
-            rows, self.n, self.k, -(-(-(-self.k // 512)) // parts), R=r, BN=self.bn,
+            rows, self.n, self.k, ceil_div(ceil_div(self.k, 512), parts), R=r, BN=self.bn,
             U=2, FMA=fma, num_warps=warps, enable_fp_fusion=False,
         )  # fmt: skip
 
@@ -139,10 +145,11 @@ class FloatRun:
     ) -> None:
         """dot32 with the lanes first."""
         bn = min(bn, self.bn)
-        parts = parts_for(self.n // bn * -(-rows // r), -(-self.k // 512))
-        float_kernels.dot32_tile[(self.n // bn, parts, -(-rows // r))](
+        parts = parts_for(self.n // bn * ceil_div(rows, r), ceil_div(self.k, 512))
+        float_kernels.dot32_tile[(self.n // bn, parts, ceil_div(rows, r))](
             self.xt, self.weights[which], self.partial, self.counters, self.out,
-            rows, self.xt.shape[1], self.n, self.k, -(-(-(-self.k // 512)) // parts), R=r, BN=bn,
+            rows, self.xt.shape[1], self.n, self.k,
+            ceil_div(ceil_div(self.k, 512), parts), R=r, BN=bn,
             TILE=self.bn, FMA=fma, num_warps=warps, enable_fp_fusion=False,
         )  # fmt: skip
 
@@ -153,11 +160,11 @@ def float_run(
     """Fresh random BF16 weights and float32 rows; also returns the weights [N, K]."""
     bn = min(32, n) if k <= 512 or n < 32 else 16
     w = torch.randn(n, k, device=device).bfloat16()
-    x = torch.randn(-(-rows // 16) * 16, k, device=device)
+    x = torch.randn(ceil_div(rows, 16) * 16, k, device=device)
     tiled = w.view(n // bn, bn, k // 32, 32).transpose(1, 2).contiguous()
     weights = [tiled] + [tiled.clone() for _ in range(copies - 1)]
     out = torch.full((x.shape[0], n), NAN, device=device)
-    partial = torch.full((-(-k // 512), x.shape[0], n), NAN, device=device)
+    partial = torch.full((ceil_div(k, 512), x.shape[0], n), NAN, device=device)
     counters = torch.zeros(n * x.shape[0], dtype=torch.int32, device=device)
     run = FloatRun(n, k, bn, weights, x, x.t().contiguous(), partial, counters, out)
     return run, w

@@ -1,4 +1,4 @@
-"""GatedDeltaNet in token order: both reductions over 128 keys are dot32, the state stays in registers."""
+"""GatedDeltaNet in token order: both reductions over 128 keys are dot32, state in registers."""
 
 import triton
 import triton.language as tl

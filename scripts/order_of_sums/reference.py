@@ -40,7 +40,8 @@ def integer_linear(x: Activations, w: Matrix, columns: np.ndarray) -> np.ndarray
                 term = term - low
             acc = acc + term
         total = acc if total is None else total + acc
-    assert total is not None and total.dtype == F32
+    assert total is not None
+    assert total.dtype == F32
     return total
 
 
@@ -75,7 +76,8 @@ def dot32(x: np.ndarray, w: np.ndarray) -> np.ndarray:
             lanes = lanes + x[..., at : at + 32] * w[..., at : at + 32]
         part = tree(lanes)
         total = part if total is None else total + part
-    assert total is not None and total.dtype == F32
+    assert total is not None
+    assert total.dtype == F32
     return total
 
 
@@ -87,5 +89,6 @@ def blocks64(values: np.ndarray) -> np.ndarray:
         for value in values[start : start + 64]:
             acc = acc + value
         total = acc if total is None else total + acc
-    assert total is not None and total.dtype == F32
+    assert total is not None
+    assert total.dtype == F32
     return total

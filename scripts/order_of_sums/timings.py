@@ -159,9 +159,10 @@ def recurrence(tokens: int, dry: bool) -> Iterator[Timing]:
         ("spread", False, 32, 4), ("spread", False, 16, 1), ("spread", False, 16, 2),
         ("in thread", True, 32, 1), ("in thread", True, 64, 2), ("in thread", True, 16, 1),
     ):  # fmt: skip
-        launch = lambda i, a=in_thread, b=bv, w=warps: checks.recurrence_launch(
-            x, states[i], news[i], out, a, b, w
-        )  # noqa: E731
+
+        def launch(i: int, a: bool = in_thread, b: int = bv, w: int = warps) -> None:
+            checks.recurrence_launch(x, states[i], news[i], out, a, b, w)
+
         us = microseconds(launch, copies, dry)
         yield Timing(
             f"recurrence {name} bv{bv} w{warps}",

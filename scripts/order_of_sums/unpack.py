@@ -47,13 +47,13 @@ _DP4A = tl.constexpr("dp4a.s32.s32 $0, $1, $2, $3;")
 def dot4(a, b, c, ASM: tl.constexpr):
     """c + the dot product of four signed bytes."""
     if ASM:
-        return tl.inline_asm_elementwise(
+        c = tl.inline_asm_elementwise(
             _DP4A, "=r,r,r,r", [a, b, c], dtype=tl.int32, is_pure=True, pack=1
         )
     else:
         for j in tl.static_range(4):
-            c += ((a << (24 - 8 * j)) >> 24) * ((b << (24 - 8 * j)) >> 24)
-        return c
+            c = c + ((a << (24 - 8 * j)) >> 24) * ((b << (24 - 8 * j)) >> 24)
+    return c
 
 
 @triton.jit
@@ -194,7 +194,7 @@ def bytes16(
 
 @triton.jit
 def whole(d0, d1, s0, s1, M, n, BN: tl.constexpr, CODES: tl.constexpr, MULS: tl.constexpr):
-    """The exact integer of a group: offsets folded into the activation sums, multipliers applied."""
+    """The exact integer of a group, offsets folded into the activation sums."""
     if MULS != 2:
         d0 = d0 + d1
         s0 = s0 + s1
