@@ -1,0 +1,46 @@
+"""Recorded machines survive the way through JSON, and bad recordings are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ConfigError
+from engine.hardware import Hardware, local_hardware
+from tests.machines import CARD, machine
+
+
+def test_a_recording_reads_back_as_it_was() -> None:
+    recorded = machine(gpus=(CARD,))
+    assert Hardware.from_json(json.loads(json.dumps(recorded.to_json()))) == recorded
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        (("ram_bytes",), "64 GB", "ram_bytes is '64 GB', not a whole number"),
+        (("ram_bytes",), -1, "ram_bytes is -1"),
+        (("wsl",), 1, "wsl is 1, not true or false"),
+        (("cpu",), None, "cpu is not a JSON object"),
+        (("cpu", "cores"), True, "cpu.cores is True"),
+        (("gpus",), {}, "gpus is {}, not a list"),
+        (("gpus", 0, "name"), None, "gpus[0].name is None, not a text"),
+    ],
+)
+def test_bad_recordings_are_named(path: tuple[str | int, ...], value: object, part: str) -> None:
+    data = json.loads(json.dumps(machine(gpus=(CARD,)).to_json()))
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(ConfigError, match="recorded hardware") as caught:
+        Hardware.from_json(data)
+    assert part in caught.value.message
+
+
+def test_this_machine_can_plan(tmp_path: Path) -> None:
+    here = local_hardware(tmp_path)
+    assert here.cpu.cores >= 1
+    assert 0 < here.ram_available_bytes <= here.ram_bytes
