@@ -145,7 +145,8 @@ def load(
     """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`.
 
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
-    out. `ops` replaces the device's operators (for tests). Raises StrataError with a hint.
+    out. The first load on a machine compiles the operators, which takes about a minute; later ones
+    find them in `__pycache__`. `ops` replaces the device's operators (for tests). Raises StrataError with a hint.
     """
     ops = ops or ops_for(device)
     with ExitStack() as files:
@@ -172,12 +173,9 @@ def load(
         max(0, spec - 1),
     )
     draft_config = draft_from[1] if draft_from else config
-    return Model(
-        config,
-        tokenizer,
-        DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm),
-        spec,
-    )
+    pipeline = DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm)
+    pipeline.warm_up()
+    return Model(config, tokenizer, pipeline, spec)
 
 
 def _same_model(trunk: ModelConfig, draft: ModelConfig, path: Path) -> None:

@@ -73,6 +73,18 @@ class DevicePipeline:
         self._seats = [_DraftSeat() for _ in range(shape.slots)]
         self._residual = torch.empty(0)
 
+    def warm_up(self) -> None:
+        """Runs every operator once, in slot 0, which is empty afterwards.
+
+        The first run on a machine compiles them, so that no request has to wait for it.
+        """
+        window = Window((Span(0, 0, (0, 0), 1, 0),))
+        self.forward(window)
+        self.commit(window, [Verdict(2, 0)])
+        if self.can_draft:
+            self.draft([DraftAsk(0, 2, 0.0)])
+        self.clear(0)
+
     def forward(self, window: Window) -> npt.NDArray[np.float32]:
         """See `Pipeline.forward`."""
         tokens = torch.tensor([token for span in window.spans for token in span.tokens])
