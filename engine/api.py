@@ -146,7 +146,8 @@ def load(
 
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
     out. The first load on a machine compiles the operators, which takes about a minute; later ones
-    find them in `__pycache__`. `ops` replaces the device's operators (for tests). Raises StrataError with a hint.
+    find them in `__pycache__`. `ops` replaces the device's operators (for tests). Raises
+    StrataError with a hint.
     """
     ops = ops or ops_for(device)
     with ExitStack() as files:
