@@ -58,6 +58,7 @@ def main() -> None:
         except multiprocessing.TimeoutError:
             print("checks or compilation cut short", flush=True)
         pool.terminate()
+        pool.join()
     (out / "checks.json").write_text(json.dumps(results, indent=0))
     bad = [result for result in results if not result[1]]
     print(f"checks {len(results)}, failed {len(bad)}, {time.time() - begin:.0f} s", flush=True)
