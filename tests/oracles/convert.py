@@ -86,7 +86,7 @@ def _qwen4exp_keys(shape: Shape, has_draft: bool) -> dict[str, object]:
     }
     if shape.write_ratios:
         ratios = [shape.ratio(block) for block in range(len(shape.layers))]
-        keys["attention.compress_ratios"] = ratios + [0] * has_draft
+        keys["attention.compress_ratios"] = ratios + [shape.draft_ratio] * has_draft
     return keys
 
 

@@ -2,71 +2,65 @@
 
 Written from the description of the blocks alone. A pair is the trunk's residual R_i and the token
 that follows it, t_{i+1}; it stands at rope position i and predicts token i + 2. The block has
-its own K/V cells, one a pair, and attends to all of them. Weights are read from a GGUF by name.
+its own K/V cells, one a pair, and attends to all of them, or, where `compress_ratios` has a ratio
+for it, to what its own indexer selects. Weights are read from a GGUF by name.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import gguf
-import numpy as np
 import torch
-from gguf import GGUFReader
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tests.oracles.weights import Weights, rms, rope
 
 DRAFTS = 3
 
 
-class Weights:
-    """float64 tensors of one or more GGUF files by name, and the keys of the first."""
+class Indexer:
+    """Chooses cells: the best complete blocks of `ratio` cells, and the incomplete tail."""
 
-    def __init__(self, *paths: Path) -> None:
-        readers = [GGUFReader(path) for path in paths]
-        fields = readers[0].fields
-        self.family = fields["general.architecture"].contents()
-        self.keys = {
-            name.removeprefix(self.family + "."): entry.contents()
-            for name, entry in fields.items()
-            if name.startswith(self.family + ".")
-        }
-        self.block = f"blk.{_block_count(readers[-1], self.family) - 1}."
-        self._tensors = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
+    def __init__(self, weights: Weights, ratio: int) -> None:
+        keys = weights.keys
+        self.ratio = ratio
+        self.blocks = keys["attention.indexer.top_k"] // ratio
+        self.width = keys["attention.indexer.key_length"]
+        self.rotation = keys["rope.dimension_count"], keys["rope.freq_base"]
+        self.eps = keys["attention.layer_norm_rms_epsilon"]
+        self.query, self.key, self.query_norm, self.key_norm = (
+            weights.of_block(f"indexer.{name}") for name in ("q_proj", "k_proj", "q_norm", "k_norm")
+        )
+        self.keys: list[Tensor] = []
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._tensors
+    def __call__(self, row: Tensor) -> list[int]:
+        """[D] of the next cell -> ascending cells to attend to."""
+        position = len(self.keys)
+        self.keys.append(self.key @ row)
+        query = rms((self.query @ row).reshape(-1, self.width), self.query_norm, self.eps)
+        query = rope(query, position, *self.rotation)
+        starts = range(0, len(self.keys) - self.ratio + 1, self.ratio)
+        scores = torch.tensor(
+            [float((query @ self._pooled(start)).relu().sum()) for start in starts]
+        )
+        best = scores.argsort(descending=True, stable=True)[: self.blocks].tolist()
+        chosen = [starts[block] + i for block in sorted(best) for i in range(self.ratio)]
+        return chosen + list(range(len(starts) * self.ratio, len(self.keys)))
 
-    def __getitem__(self, name: str) -> Tensor:
-        stored = self._tensors[name]
-        rows = gguf.quants.dequantize(stored.data, stored.tensor_type)
-        shape = tuple(int(size) for size in reversed(stored.shape))
-        return torch.from_numpy(np.array(rows, dtype=np.float64)).reshape(shape)
-
-    def of_block(self, name: str) -> Tensor:
-        """A tensor of the draft block."""
-        return self[f"{self.block}{name}.weight"]
-
-
-def _block_count(reader: GGUFReader, family: str) -> int:
-    return int(reader.fields[f"{family}.block_count"].contents())
-
-
-def rms(rows: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm over the last axis with a plain weight."""
-    return rows * torch.rsqrt(rows.square().mean(-1, keepdim=True) + eps) * weight
+    def _pooled(self, start: int) -> Tensor:
+        mean = torch.stack(self.keys[start : start + self.ratio]).mean(0, keepdim=True)
+        return rope(rms(mean, self.key_norm, self.eps), start, *self.rotation)[0]
 
 
 class Attention:
-    """Gated dense attention of the draft block with K/V cells that grow by one a call."""
+    """Gated attention of the draft block with K/V cells that grow by one a call."""
 
     def __init__(self, weights: Weights) -> None:
         keys = weights.keys
         self.heads = keys["attention.head_count"]
         self.kv_heads = keys["attention.head_count_kv"]
         self.width = keys["attention.key_length"]
-        self.rotary = keys["rope.dimension_count"]
-        self.theta = keys["rope.freq_base"]
+        self.rotation = keys["rope.dimension_count"], keys["rope.freq_base"]
         self.eps = keys["attention.layer_norm_rms_epsilon"]
         names = ("attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm")
         self.query, self.key, self.value, self.output, self.query_norm, self.key_norm = (
@@ -74,29 +68,24 @@ class Attention:
         )
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
+        ratio = keys.get("attention.compress_ratios", [0])[-1]
+        self.indexer = Indexer(weights, ratio) if ratio else None
 
     def __call__(self, row: Tensor) -> Tensor:
         """[D] -> [D] at the next position."""
         position = len(self.keys)
         query, gate = (self.query @ row).reshape(self.heads, 2, self.width).unbind(1)
         key = (self.key @ row).reshape(self.kv_heads, self.width)
-        query = self._rope(rms(query, self.query_norm, self.eps), position)
-        self.keys.append(self._rope(rms(key, self.key_norm, self.eps), position))
+        query = rope(rms(query, self.query_norm, self.eps), position, *self.rotation)
+        self.keys.append(rope(rms(key, self.key_norm, self.eps), position, *self.rotation))
         self.values.append((self.value @ row).reshape(self.kv_heads, self.width))
+        chosen = self.indexer(row) if self.indexer else range(position + 1)
         shared = self.heads // self.kv_heads
-        cells = torch.stack(self.keys).repeat_interleave(shared, 1)
-        values = torch.stack(self.values).repeat_interleave(shared, 1)
+        cells = torch.stack([self.keys[i] for i in chosen]).repeat_interleave(shared, 1)
+        values = torch.stack([self.values[i] for i in chosen]).repeat_interleave(shared, 1)
         chances = torch.softmax(torch.einsum("hd,chd->hc", query, cells) / self.width**0.5, -1)
         mixed = torch.einsum("hc,chd->hd", chances, values) * torch.sigmoid(gate)
         return self.output @ mixed.flatten()
-
-    def _rope(self, rows: Tensor, position: int) -> Tensor:
-        half = self.rotary // 2
-        speed = self.theta ** (-torch.arange(0, self.rotary, 2, dtype=torch.float64) / self.rotary)
-        cos, sin = (speed * position).cos(), (speed * position).sin()
-        low, high = rows[:, :half], rows[:, half : self.rotary]
-        turned = [low * cos - high * sin, high * cos + low * sin, rows[:, self.rotary :]]
-        return torch.cat(turned, 1)
 
 
 class Experts:

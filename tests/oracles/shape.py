@@ -51,6 +51,7 @@ class Shape:
     budget: int = 16
     ratios: tuple[int, ...] = (4,)
     write_ratios: bool = True
+    draft_ratio: int = 0
     ple_block: int | None = None
     ple_width: int = 64
     ngram_size: int = 3

@@ -12,11 +12,12 @@ import torch
 
 import engine
 from tests.oracles.convert import Tensors, write_draft, write_model
-from tests.oracles.draft import DRAFTS, Weights, draft_logits, residuals
+from tests.oracles.draft import DRAFTS, draft_logits, residuals
 from tests.oracles.draft_weights import draft_tensors
 from tests.oracles.margins import choose_lowest_first
 from tests.oracles.precision import in_double
 from tests.oracles.shape import Shape, build
+from tests.oracles.weights import Weights
 
 TOLERANCE = 1e-5
 """Largest difference allowed, as a share of the largest absolute logit."""
@@ -25,6 +26,7 @@ QWEN4EXP = Shape("draft-4", seed=20, layers="gag", ple_block=2, tokens=40, eos_a
 TWO_STREAMS = Shape(
     "draft-2", seed=21, layers="ggga", streams=2, heads=6, kv_heads=3, tied=True, tokens=40
 )
+SELECTING = Shape("draft-selecting", seed=24, layers="gag", draft_ratio=4, budget=8, tokens=48)
 QWEN35MOE = Shape("draft-35", family="qwen35moe", seed=22, layers="gga", tokens=40)
 TIED = Shape(
     "draft-tied", family="qwen35moe", seed=23, layers="ag", tied=True, tokens=40, storage="f16"
@@ -56,7 +58,7 @@ def _one_file(folder: Path, shape: Shape, draft: Tensors) -> tuple[torch.nn.Modu
 
 
 @pytest.mark.parametrize("hnorm", ["pooled", "stream"])
-@pytest.mark.parametrize("shape", [QWEN4EXP, TWO_STREAMS], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [QWEN4EXP, TWO_STREAMS, SELECTING], ids=lambda shape: shape.name)
 def test_qwen4exp_block(shape: Shape, hnorm: str, tmp_path: Path) -> None:
     model, path = _one_file(tmp_path, shape, draft_tensors(shape))
     _check((path,), shape, model, hnorm)

@@ -13,11 +13,12 @@ import torch
 
 import engine
 from tests.oracles.convert import write_model
-from tests.oracles.draft import DRAFTS, Weights, draft_logits, residuals
+from tests.oracles.draft import DRAFTS, draft_logits, residuals
 from tests.oracles.draft_weights import draft_tensors
 from tests.oracles.llamacpp import CANDIDATES, draft_candidates, generate
 from tests.oracles.margins import choose_lowest_first
 from tests.oracles.shape import Shape, build, logits
+from tests.oracles.weights import Weights
 
 ROOT = Path(__file__).parents[3]
 FIXTURES = ROOT / "tests/fixtures"
@@ -83,12 +84,15 @@ def test_converted_models_mean_the_same_to_llamacpp(shape: Shape, tmp_path: Path
     assert _agree(steps, tokens, CLEAR / 5) >= 6
 
 
-@pytest.mark.parametrize("family", ["qwen4exp", "qwen35moe"])
-def test_draft_modules_draft_like_llamacpp(family: str, tmp_path: Path) -> None:
+DRAFTING = [
+    Shape("drafts", seed=44, layers="gagag", budget=256, ple_block=2, tokens=40),
+    Shape("drafts-35", family="qwen35moe", seed=44, layers="gga", tokens=40),
+]
+
+
+@pytest.mark.parametrize("shape", DRAFTING, ids=lambda shape: shape.name)
+def test_draft_modules_draft_like_llamacpp(shape: Shape, tmp_path: Path) -> None:
     """Checks the draft modules of these tests: best tokens and probabilities, a chain of three."""
-    layers = "gagag" if family == "qwen4exp" else "gga"
-    ple_block = 2 if family == "qwen4exp" else None
-    shape = Shape("drafts", family, 44, layers, budget=256, ple_block=ple_block, tokens=40)
     model = build(shape)
     ids = shape.text()
     path = write_model(tmp_path / "model.gguf", shape, model, draft_tensors(shape))
