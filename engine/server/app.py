@@ -83,6 +83,12 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
         self._http = _Http(self, build_app(options, text, self.bridge))
 
+    @property
+    def url(self) -> str:
+        """Where clients on this machine reach it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.options.host, self.options.host)
+        return f"http://{host}:{self.port}"
+
     def run(self) -> None:
         """Serve until a signal or `stop`. `failure` says why when the engine never started."""
         asyncio.run(self._run())
@@ -116,6 +122,8 @@ class Server:
         """The port answers before the engine's minutes of loading begin."""
         await self.bridge.board.until(lambda: self._http.started or self._http.should_exit)
         self.listening.set()
+        if self.options.announce is not None:
+            self.options.announce(f"listening on {self.url}")
 
     def _begin_stop(self) -> None:
         self._http.should_exit = True

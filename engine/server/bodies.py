@@ -15,7 +15,7 @@ from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
 
 T = TypeVar("T")
-MAX_STOPS = 16
+MAX_STOPS, MAX_STOP_SEQUENCES = 4, 16
 DRAIN_S = 5.0
 _FORM = "application/x-www-form-urlencoded"  # what curl -d says of any body
 _AT = re.compile(r"^(.*) - at `(?:key in )?\$\.?([^`]*)`$")
@@ -139,8 +139,9 @@ def stops_of(body: GenerationBody) -> tuple[str, ...]:
     one = [body.stop] if isinstance(body.stop, str) else body.stop or []
     stops = (*one, *(body.stop_sequences or ()))
     field = "stop" if body.stop else "stop_sequences"
-    if len(stops) > MAX_STOPS:
-        raise bad_field(field, f"{len(stops)} stop strings, at most {MAX_STOPS} are allowed")
+    limit = MAX_STOPS if body.stop else MAX_STOP_SEQUENCES
+    if len(stops) > limit:
+        raise bad_field(field, f"{len(stops)} stop strings, at most {limit} are allowed")
     if "" in stops:
         raise bad_field(field, "an empty stop string would end every answer at once")
     return stops

@@ -136,6 +136,9 @@ class Bridge:
                 self.max_context = event.max_context
                 self.slots = SlotTable(max(1, seats if isinstance(seats, int) else 1))
                 self._dispatch()
+                if self.options.announce is not None:
+                    seats = len(self.slots)
+                    self.options.announce(f"ready: {seats} slots, {self.max_context} tokens each")
             case _:
                 ticket = self.running.get(getattr(event, "rid", ""))
                 if ticket is not None:

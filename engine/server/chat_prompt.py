@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import TemplateError
-from engine.output_parser import THINK
+from engine.output_parser import CALL, FUNCTION, THINK
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import bad_field
 from engine.server.text_model import TextModel
@@ -24,23 +24,30 @@ _EFFORTS = {
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered chat. `thinking`: the prompt ends inside the model's reasoning."""
+    """A rendered chat. `thinking`: the prompt ends inside the model's reasoning; `opening`: the
+    beginning of the answer that the prompt holds already."""
 
     ids: tuple[int, ...]
     thinking: bool
     tools: Sequence[Mapping[str, Any]] | None
+    opening: str = ""
 
 
 def chat_prompt(body: ChatBody, text: TextModel) -> ChatPrompt:
     """Render and encode. Raises `ApiError` 400 naming the field at fault."""
     tools = _tools(body)
+    opening = _opening(body)
+    settings = _settings(body)
+    if opening:
+        # A forced call leaves no room to think first.
+        settings["enable_thinking"] = False
     messages = _messages(body.messages)
     try:
-        prompt = text.render(messages, tools, _settings(body))
+        prompt = text.render(messages, tools, settings) + opening
     except TemplateError as error:
         raise bad_field("messages", error.message) from None
     ids = tuple(text.encode(prompt, parse_special=True))
-    return ChatPrompt(ids, prompt.rstrip().endswith(THINK), tools)
+    return ChatPrompt(ids, prompt.rstrip().endswith(THINK), tools, opening)
 
 
 def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
@@ -49,11 +56,24 @@ def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
         name = function.get("name") if isinstance(function, dict) else None
         if tool.get("type", "function") != "function" or not isinstance(name, str) or not name:
             raise bad_field(f"tools[{number}]", "is not a function with a name")
-    if body.tool_choice == "none":
-        return None
-    if body.tool_choice not in (None, "auto"):
-        raise bad_field("tool_choice", "only auto and none are supported")
-    return body.tools or None
+    return None if body.tool_choice == "none" else body.tools or None
+
+
+def _opening(body: ChatBody) -> str:
+    """How the answer must begin, by `tool_choice`: a call, or a call of one function."""
+    choice = body.tool_choice
+    if choice in (None, "auto", "none"):
+        return ""
+    names = [tool["function"]["name"] for tool in body.tools or ()]
+    if not names:
+        raise bad_field("tool_choice", "asks for a call, but there are no tools")
+    if choice == "required":
+        return f"{CALL}\n{FUNCTION}"
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    if name not in names:
+        raise bad_field("tool_choice", f"is not auto, none, required or one of {', '.join(names)}")
+    return f"{CALL}\n{FUNCTION}{name}>\n"
 
 
 def _settings(body: ChatBody) -> dict[str, Any]:

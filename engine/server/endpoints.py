@@ -54,7 +54,7 @@ class Endpoints:
         self._check_logprobs(logprobs, "logprobs")
         prompt: ChatPrompt = await run_in_threadpool(chat_prompt, body, self._text)
         parser = OutputParser(thinking=prompt.thinking, tools=prompt.tools)
-        generation = self._generate(body, prompt.ids, logprobs, parser)
+        generation = self._generate(body, prompt.ids, logprobs, parser, prompt.opening)
         format = ChatFormat(
             self._options.model_name,
             self._text,
@@ -128,13 +128,14 @@ class Endpoints:
         ids: Sequence[int],
         logprobs: int | None,
         parser: OutputParser | None,
+        opening: str = "",
     ) -> Generation:
         context = self._bridge.max_context
         limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens)
         keys = keys_of(body, self._options.sampling, logprobs)
         stops = stops_of(body)
         ticket = self._bridge.submit(ids, limit, keys)
-        return Generation(self._bridge, ticket, self._text, stops, parser)
+        return Generation(self._bridge, ticket, self._text, stops, parser, opening)
 
     def _prompts(self, body: CompletionBody) -> list[list[int]]:
         prompt = body.prompt

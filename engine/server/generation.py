@@ -57,6 +57,8 @@ class Generation:
     text: TextModel
     stops: Sequence[str] = ()
     parser: OutputParser | None = None
+    opening: str = ""
+    """The beginning of the answer that stands in the prompt; only with a parser."""
     tokens: int = 0
     """Tokens of the answer that count: up to its end or the one that completed a stop string."""
     _cut: FinishReason | None = None
@@ -66,10 +68,13 @@ class Generation:
     _last: int = -1
     _matcher: StopStrings = field(init=False)
     _decoder: Any = field(init=False)
+    _waiting: list[OutputEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._matcher = StopStrings(self.stops)
         self._decoder = self.text.stream()
+        if self.opening:
+            self._waiting = self._parse(self.opening)
 
     async def next(self, timeout_s: float | None) -> Step:
         """The next step. Raises the `ApiError` that the request failed with."""
@@ -96,7 +101,8 @@ class Generation:
             return Delta()
         self._repeats = self._repeats + 1 if event.id == self._last else 1
         self._last = event.id
-        events = self._parse(self._decoder.push(event.id))
+        events = [*self._waiting, *self._parse(self._decoder.push(event.id))]
+        self._waiting = []
         if self._matcher.hit is not None:
             self._cut = "stop"
         elif self._repeats >= LONGEST_REPEAT:
@@ -108,7 +114,7 @@ class Generation:
     def _ended(self, event: Ended) -> Over:
         if event.error is not None and self._cut is None:
             raise event.error
-        events: list[OutputEvent] = []
+        events, self._waiting = self._waiting, []
         if self._matcher.hit is None:
             events += self._parse(self._decoder.finish())
             if self.parser is not None:

@@ -124,6 +124,8 @@ class Lives:
         self._in_a_row += 1
         self.last_death = reason
         log.error("the engine died: %s", reason)
+        if self.options.announce is not None:
+            self.options.announce(f"the engine died: {reason}")
         gives_up = self._in_a_row > self.options.engine_restarts
         self._enter("failed" if gives_up else "restarting")
         self._on_death(reason, gives_up)

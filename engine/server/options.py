@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ class ServerOptions:
     shutdown_grace_s: float = 5.0
     """How long running answers get to end after SIGTERM or SIGINT."""
     backlog: int = 1024
+    announce: Callable[[str], None] | None = None
+    """Told in a sentence when the port answers, when requests are taken, and of deaths."""
     decisions: tuple[Mapping[str, Any], ...] = field(default=())
     """What resolve() decided, as /v1/status shows it."""
 

@@ -98,6 +98,12 @@ class Running:
         wait = board.until(lambda: condition(self.server), HANG_GUARD_S)
         assert asyncio.run_coroutine_threadsafe(wait, loop).result(HANG_GUARD_S + 5)
 
+    def order_of(self, send: Callable[[], Any]) -> str:
+        """The line by which the engine tells of the request that `send` makes."""
+        before = len(self.control.starting("bgen"))
+        send()
+        return self.control.wait_for("bgen", before + 1)[before]
+
     def chat(self, content: str, **more: Any) -> httpx.Response:
         messages = [{"role": "user", "content": content}]
         return self.http.post("/v1/chat/completions", json={"messages": messages, **more})

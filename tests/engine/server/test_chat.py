@@ -1,6 +1,7 @@
 """Chat answers, whole and streamed, through the real client."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -137,6 +138,33 @@ def test_tool_calls(server: Running, stream: bool) -> None:
     assert finish == "tool_calls"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("choice", "rest"),
+    [("required", "weather>"), ({"type": "function", "function": {"name": "weather"}}, "")],
+)
+def test_a_forced_call(server: Running, stream: bool, choice, rest: str) -> None:
+    tail = "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"
+    said = script(say=f"{rest}\n{tail}")
+    answer = ask(server, said, stream=stream, tools=TOOLS, tool_choice=choice)
+    if stream:
+        chunks = [chunk.choices[0] for chunk in answer]
+        calls = [call.function for c in chunks for call in c.delta.tool_calls or ()]
+        finish = chunks[-1].finish_reason
+    else:
+        calls = [call.function for call in answer.choices[0].message.tool_calls]
+        finish = answer.choices[0].finish_reason
+    assert calls[0].name == "weather"
+    assert json.loads("".join(call.arguments for call in calls)) == {"days": 3}
+    assert finish == "tool_calls"
+
+
+def test_tools_may_be_hidden(server: Running) -> None:
+    answer = ask(server, script(say=CALL), tools=TOOLS, tool_choice="none")
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].message.content == CALL
+
+
 def test_a_call_that_is_cut_off_is_not_a_call(server: Running) -> None:
     answer = ask(server, script(say=CALL), tools=TOOLS, max_tokens=50)
     assert answer.choices[0].message.tool_calls is None
@@ -158,7 +186,8 @@ def test_logprobs(server: Running, stream: bool) -> None:
 
 def test_sampling_reaches_the_engine(server: Running) -> None:
     more = {"top_k": 7, "min_p": 0.1, "repetition_penalty": 1.1, "penalty_last_n": 5}
-    ask(
+    send = partial(
+        ask,
         server,
         script(say="keys"),
         temperature=0.7,
@@ -168,7 +197,7 @@ def test_sampling_reaches_the_engine(server: Running) -> None:
         frequency_penalty=-0.5,
         extra_body=more,
     )
-    line = server.control.wait_for("bgen")[-1]
+    line = server.order_of(send)
     keys = "temperature=0.7,top_p=0.9,top_k=7,min_p=0.1,seed=5,penalty_repeat=1.1"
     assert f"{keys},penalty_freq=-0.5,penalty_present=0.5,penalty_last_n=5" in line
 
@@ -177,8 +206,8 @@ def test_equal_seeds_stay_equal_and_no_seed_is_a_new_one(server: Running) -> Non
     seeds = []
     for seed in (0, 0, -3, None, None):
         said = {} if seed is None else {"seed": seed}
-        server.chat(script(say="x"), temperature=1, **said)
-        keys = server.control.starting("bgen")[-1].split()[4]
+        send = partial(server.chat, script(say="x"), temperature=1, **said)
+        keys = server.order_of(send).split()[4]
         seeds.append(int(keys.partition("seed=")[2].partition(",")[0]))
     assert seeds[0] == seeds[1]
     assert len(set(seeds)) == 4

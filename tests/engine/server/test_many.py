@@ -170,8 +170,8 @@ def test_a_client_that_does_not_read_blocks_nobody_and_loses_its_slot() -> None:
             assert run.chat(script(say="quick")).json()["usage"]["completion_tokens"] == 6
             run.control.wait_for("bstop 0 r1")
             run.until(lambda s: not s.bridge.running)
-            row = run.http.get("/metrics?requests=all").json()["requests"][0]
-            assert "slowly" in row["error"]
+            rows = run.http.get("/metrics?requests=all").json()["requests"]
+            assert [row["output_tokens"] > 50 for row in rows if "slowly" in str(row["error"])]
         finally:
             wire.close()
 
