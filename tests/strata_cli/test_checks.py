@@ -1,0 +1,51 @@
+"""`strata check-exactness` and `strata bench decode` on a small model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import bench.records
+from tests.machines import SMALL_MODEL
+from tests.strata_cli.commands import strata
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_check_exactness_is_equal(capsys: Capture) -> None:
+    words = ["--model", str(SMALL_MODEL), "--suite", "slots,chunks", "--max-new", "40"]
+    ran = strata(capsys, "check-exactness", *words, "--json", "-q")
+    assert ran.code == 0, ran.out
+    document = ran.document
+    assert document["equal"]
+    assert [suite["difference"] for suite in document["suites"]] == [None, None]
+    assert document["rows"] > 300
+    assert ran.err == ""
+
+
+def test_check_exactness_fails_when_no_text_counts(capsys: Capture) -> None:
+    words = ["--model", str(SMALL_MODEL), "--suite", "slots", "--max-new", "8"]
+    ran = strata(capsys, "check-exactness", *words)
+    assert ran.code == 1
+    assert "does not count" in ran.out
+    assert "NOT proven" in ran.out
+
+
+def test_bench_decode_records(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.records.save, "__defaults__", (tmp_path,))
+    words = ["--model", str(SMALL_MODEL), "--streams", "1,2", "--tokens", "8", "--repeat", "2"]
+    ran = strata(capsys, "bench", "decode", *words, "--no-peer", "--save", "--json")
+    assert ran.code == 0
+    records = ran.document["records"]
+    assert [r["name"] for r in records] == ["decode.streams1.tok_s", "decode.streams2.tok_s"]
+    for record in records:
+        assert record["unit"] == "tok/s"
+        assert len(record["samples"]) == 2
+        assert record["value"] > 0
+        assert {"commit", "date", "command", "machine", "model", "config"} <= set(record)
+    lines = (tmp_path / "decode.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == records
