@@ -15,7 +15,7 @@ import engine
 from tests.oracles.convert import write_model
 from tests.oracles.draft import DRAFTS, draft_logits, residuals
 from tests.oracles.draft_weights import draft_tensors
-from tests.oracles.llamacpp import CANDIDATES, draft_candidates, generate
+from tests.oracles.llamacpp import CANDIDATES, draft_acceptance, draft_candidates, generate
 from tests.oracles.margins import choose_lowest_first
 from tests.oracles.shape import Shape, build, logits
 from tests.oracles.weights import Weights
@@ -31,6 +31,9 @@ CLEAR = 0.1
 
 CLEAR_INTEGER = 1.0
 """The same where both sides quantise activations, each in its own way."""
+
+POINTS = 0.05
+"""Allowed difference between llama.cpp's draft acceptance and ours."""
 
 CONVERTED = [
     Shape("converted", seed=40, layers="gggda", ple_block=1, eos_at=(30,)),
@@ -156,3 +159,30 @@ def test_strata_tiny_gives_the_same_greedy_tokens() -> None:
     tokens = list(generate(STRATA_TINY, ids, 48).tokens)
     steps = model.logits(ids + tokens)[len(ids) - 1 : -1]
     assert _agree(steps, tokens, CLEAR_INTEGER) >= 8
+
+
+def test_strata_tiny_accepts_as_many_drafts() -> None:
+    """One draft a step over llama.cpp's own continuation."""
+    theirs = draft_acceptance(STRATA_TINY, _prompt_ids(), 200, 1)
+    ids = _prompt_ids()
+    text = ids + list(generate(STRATA_TINY, ids, 200, past_end=True).tokens)
+    model = engine.load(STRATA_TINY, slots=1, max_context=512)
+    first, _ = model.draft_logits(text, chain=1)
+    assert _accepted_share(first.argmax(axis=1).tolist(), text, len(ids)) == pytest.approx(
+        theirs.share, abs=POINTS
+    )
+
+
+def _prompt_ids() -> list[int]:
+    return engine.load(STRATA_TINY, slots=1, max_context=64).tokenizer.encode(PROMPT)
+
+
+def _accepted_share(drafts: list[int], text: list[int], start: int) -> float:
+    """Share of right drafts when a right one saves its step: drafts[i] stands for text[i + 2]."""
+    offered = right = 0
+    pair = start - 1
+    while pair + 2 < len(text):
+        hit = drafts[pair] == text[pair + 2]
+        offered, right = offered + 1, right + hit
+        pair += 1 + hit
+    return right / offered
