@@ -7,8 +7,10 @@ import contextlib
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FrameType
 
 import uvicorn
@@ -39,11 +41,14 @@ def serve(options: ServerOptions) -> int:
     Raises `ConfigError` when the port cannot be bound or no model file is named, what the reader
     and the tokenizer raise about the file, and `EngineDiedError` when the engine does not start.
     """
-    if options.gguf is None:
+    gguf = options.gguf
+    if gguf is None:
         raise ConfigError("no model file for the tokenizer", "name the GGUF file of the model")
+    if options.announce is None:
+        options = replace(options, announce=_to_stderr)
     listener = bind(options)
     try:
-        server = Server(options, GgufText(options.gguf), listener)
+        server = Server(options, GgufText(gguf), listener)
     except BaseException:
         listener.close()
         raise
@@ -51,6 +56,10 @@ def serve(options: ServerOptions) -> int:
     if server.failure is not None:
         raise server.failure
     return 0
+
+
+def _to_stderr(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
 
 
 def bind(options: ServerOptions) -> socket.socket:

@@ -26,7 +26,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app = app
-        self._keys = [key.strip().encode() for key in options.api_keys]
+        self._keys = [key.encode() for key in options.keys]
         self._hosts = {options.host.lower(), *(name.lower() for name in options.allowed_hosts)}
         self._cors = frozenset(options.cors_origins)
         self._trusted = self._cors | set(options.trusted_origins)

@@ -27,7 +27,8 @@ class ServerOptions:
     model_name: str = "strata"
     aliases: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
-    """A request must carry one of them; empty: no key is asked for."""
+    """A request must carry one of them; one text may hold several, separated by commas. Empty: no
+    key is asked for."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names beside loopback, addresses and `host` that a keyless server answers to."""
     cors_origins: tuple[str, ...] = ()
@@ -61,14 +62,20 @@ class ServerOptions:
     """How long running answers get to end after SIGTERM or SIGINT."""
     backlog: int = 1024
     announce: Callable[[str], None] | None = None
-    """Told in a sentence when the port answers, when requests are taken, and of deaths."""
+    """Told in a sentence when the port answers, when requests are taken, and of deaths. `None`:
+    serve() prints it to stderr."""
     decisions: tuple[Mapping[str, Any], ...] = field(default=())
     """What resolve() decided, as /v1/status shows it."""
 
     def __post_init__(self) -> None:
         if not self.engine:
             raise ConfigError("the engine command is empty")
-        if any(not key.strip() for key in self.api_keys):
+        if any(not key for key in self.keys):
             raise ConfigError("api_key is empty", "leave it out to serve without a key")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port: {self.port} is not a whole number from 0 to 65535")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every API key, without the blanks around it."""
+        return tuple(key.strip() for text in self.api_keys for key in text.split(","))

@@ -234,6 +234,15 @@ def test_system_turns_tools_results_and_parts(server: Running) -> None:
     assert text == "system: be brief\nuser: ab\nassistant: \ntool: 42\nuser: late\n"
 
 
+def test_progress_of_the_prompt_is_told_on_request(server: Running) -> None:
+    chunks = list(
+        ask(server, script(say="x") + "." * 150, stream=True, extra_body={"return_progress": True})
+    )
+    told = [chunk.prompt_progress for chunk in chunks if hasattr(chunk, "prompt_progress")]
+    total = told[0]["total"]
+    assert [progress["processed"] for progress in told] == [64, 128, total]
+
+
 def test_the_same_token_for_ever_is_ended(server: Running) -> None:
     answer = ask(server, script(say="!" * 3000, hold=400))
     assert answer.choices[0].finish_reason == "length"

@@ -189,9 +189,11 @@ def test_the_next_turn_goes_to_its_slot() -> None:
 def test_slots_and_activity_are_visible() -> None:
     with running({"slots": 2}) as run:
         threads = held(run, 3)
-        run.until(lambda s: any(t.phase == "decoding" for t in s.bridge.running.values()))
+        run.until(lambda s: all(t.phase == "decoding" for t in s.bridge.running.values()))
         live = run.http.get("/metrics").json()["live"]
         assert (live["running"], live["waiting"], live["state"]) == (2, 1, "generating")
+        page = run.http.get("/metrics?format=prometheus").text
+        assert 'strata:live_slots{model_name="strata",state="decoding"} 2' in page
         status = run.http.get("/v1/status").json()
         assert status["activity"]["in_flight"] == 3
         while any(thread.is_alive() for thread in threads):

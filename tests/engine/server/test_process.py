@@ -136,7 +136,14 @@ def test_a_port_in_use_is_an_honest_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"engine": ()}, {"api_keys": ("",)}, {"api_keys": (" ", "a")}, {"port": 70000}]
+    "bad",
+    [
+        {"engine": ()},
+        {"api_keys": ("",)},
+        {"api_keys": ("a,",)},
+        {"api_keys": (" ", "a")},
+        {"port": 70000},
+    ],
 )
 def test_bad_options_stop_the_start(bad: dict) -> None:
     with pytest.raises(ConfigError):
