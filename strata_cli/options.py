@@ -13,7 +13,7 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="More progress on
 ConfigPath = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[CONFIG]",
+        metavar="CONFIG",
         help="A strata-<model>.json; else the only one in this folder; else the bundled model.",
         show_default=False,
     ),

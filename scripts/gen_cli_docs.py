@@ -1,0 +1,91 @@
+"""Writes docs/cli.md: the commands' own help, the config file's keys and the engine's flags."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.update(COLUMNS="100", TERMINAL_WIDTH="100", NO_COLOR="1")
+
+from marked_part import finish
+
+from engine.flags import ENGINE_FLAGS, LATER_FLAGS
+from setup.config_keys import CONFIG_KEYS
+from strata_cli.main import run_cli
+
+DOCUMENT = "docs/cli.md"
+COMMANDS = ((), ("setup",), ("run",), ("check-exactness",), ("bench",), ("bench", "decode"))
+
+INTRO = """# Commands, config file and engine flags
+
+This file is written by `make docs` from the program itself.
+
+stdout is the result; progress, notes and errors go to stderr. `--json` prints exactly one JSON
+document on stdout (`strata run`: the plan, before it serves). Exit codes: 0 done, 1 something that
+you can fix or a check that found a difference, 2 wrong usage, 130 interrupted. `NO_COLOR` is
+honoured.
+"""
+
+
+def help_of(command: tuple[str, ...]) -> str:
+    """What `strata COMMAND --help` prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        run_cli([*command, "--help"])
+    return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+
+
+def commands() -> str:
+    """A section a command."""
+    return "\n\n".join(
+        f"## `{' '.join(('strata', *command))}`\n\n```\n{help_of(command)}\n```"
+        for command in COMMANDS
+    )
+
+
+def keys() -> str:
+    """The table of the config file."""
+    rows = [
+        f"| `{key.name}` | {key.meaning} | {key.allowed} | {'setup' if key.owned else 'you'} |"
+        for key in CONFIG_KEYS
+    ]
+    return "\n".join(
+        [
+            "## `strata-<model>.json`\n",
+            "JSON. Flags of a command win over the file, the file wins over the defaults. Setup",
+            "writes its own keys anew on every run and leaves yours alone; the old file stays as",
+            "`.bak`. A key that is not known is a warning, a value that cannot be used an error.",
+            "Paths count from the file's folder.\n",
+            "| key | meaning | value | whose |",
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def flags() -> str:
+    """The table of engine flags."""
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in flag.names)} | {flag.meaning} | {flag.allowed} |"
+        for flag in ENGINE_FLAGS
+    ]
+    later = ", ".join(f"`{name}`" for name in LATER_FLAGS)
+    return "\n".join(
+        [
+            "## Engine flags\n",
+            "They stand in `args` of the config file, after `--engine-args` of a command, and on",
+            "the command line of `python -m engine --serve`.\n",
+            "| flag | meaning | value |",
+            "|---|---|---|",
+            *rows,
+            f"\nTaken, and without effect in this version: {later}.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    finish(DOCUMENT, "\n\n".join([INTRO.strip(), commands(), keys(), flags()]) + "\n")
