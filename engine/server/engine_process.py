@@ -84,7 +84,7 @@ class EngineProcess:
             except ProtocolError:
                 self._write_log(b"stdout: " + line)
                 continue
-            if isinstance(event, Failed):
+            if isinstance(event, Failed) and not event.rid:
                 self._last_error = event.message
             yield event
         await self._process.wait()

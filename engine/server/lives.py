@@ -44,6 +44,7 @@ class Lives:
         """Lives that got ready."""
         self.deaths = 0
         self.last_death = ""
+        self._loaded = False
         self._in_a_row = 0
         self._silence = silence
         self._board = board
@@ -86,7 +87,7 @@ class Lives:
         """End the engine, politely first."""
         if self.process is not None:
             quit_s = self.options.quit_s
-            await self.process.close(quit_s if self.started else LOADING_PATIENCE_S, quit_s)
+            await self.process.close(quit_s if self._loaded else LOADING_PATIENCE_S, quit_s)
 
     async def _one_life(self) -> str:
         """Start an engine, pass on what it says until it is dead, and say why it died."""
@@ -96,6 +97,7 @@ class Lives:
         except EngineDiedError as error:
             return error.message
         self.process = process
+        self._loaded = False
         if self.stopped:
             await self.close()
         guard = asyncio.create_task(self._guard(process))
@@ -104,6 +106,7 @@ class Lives:
                 self._silence.heard()
                 if isinstance(event, Ready):
                     self.started += 1
+                    self._loaded = True
                     self._enter("stopped" if self.stopped else "ready")
                 self._on_event(event)
         finally:
@@ -123,9 +126,8 @@ class Lives:
         self.deaths += 1
         self._in_a_row += 1
         self.last_death = reason
-        log.error("the engine died: %s", reason)
-        if self.options.announce is not None:
-            self.options.announce(f"the engine died: {reason}")
+        tell = self.options.announce or log.error
+        tell(f"the engine died: {reason}")
         gives_up = self._in_a_row > self.options.engine_restarts
         self._enter("failed" if gives_up else "restarting")
         self._on_death(reason, gives_up)

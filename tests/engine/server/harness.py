@@ -15,6 +15,7 @@ from openai import OpenAI
 
 from engine.server.app import Server, bind
 from engine.server.options import ServerOptions
+from engine.server.text_model import TextModel
 from tests.engine.server.byte_text import ByteText
 
 HANG_GUARD_S = 15.0
@@ -115,14 +116,20 @@ def environment(control: Control, **settings: Any) -> dict[str, str]:
 
 
 @contextmanager
-def running(engine: dict[str, Any] | None = None, ready: bool = True, **options: Any) -> Iterator:
+def running(
+    engine: dict[str, Any] | None = None,
+    ready: bool = True,
+    command: tuple[str, ...] = ENGINE,
+    text: TextModel | None = None,
+    **options: Any,
+) -> Iterator[Running]:
     """A server on a free port; `engine` are settings of the scripted engine."""
     control = Control()
     more = {"quit_s": 5.0, "shutdown_grace_s": 0.0, "restart_backoff_s": 0.01, **options}
     asked = ServerOptions(
-        engine=ENGINE, engine_env=environment(control, **(engine or {})), port=0, **more
+        engine=command, engine_env=environment(control, **(engine or {})), port=0, **more
     )
-    server = Server(asked, ByteText(), bind(asked))
+    server = Server(asked, text or ByteText(), bind(asked))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

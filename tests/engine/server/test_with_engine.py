@@ -1,0 +1,88 @@
+"""The server before the real engine process, on the toy model."""
+
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+
+from engine.engine import EngineOptions
+from engine.generation import generate
+from tests.engine.server.byte_text import ByteText
+from tests.engine.server.harness import Running, running
+from tests.engine.toy_engine import EOS
+from tests.engine.toy_pipeline import ToyPipeline
+
+
+class ToyText(ByteText):
+    eos_ids = frozenset([EOS])
+
+
+def toy(*moods: str) -> dict:
+    return {"command": (sys.executable, "-m", "tests.engine.toy_engine", *moods), "text": ToyText()}
+
+
+def ask(run: Running, ids: list[int], **more: object) -> httpx.Response:
+    return run.http.post("/v1/completions", json={"prompt": ids, **more})
+
+
+def alone(ids: list[int], max_new: int) -> str:
+    """The greedy text of the toy model without a server and a process."""
+    options = EngineOptions(eos_ids=frozenset({EOS}))
+    tokens = generate(ToyPipeline(slots=1, max_context=400), options, ids, max_new)
+    return "".join(chr(token) for token in tokens if token != EOS)
+
+
+def prompts(count: int) -> list[list[int]]:
+    chance = random.Random(5)
+    return [[chance.randrange(57) for _ in range(chance.randrange(1, 60))] for _ in range(count)]
+
+
+def test_sixty_clients_get_what_they_get_alone() -> None:
+    asked = prompts(60)
+    with running(**toy("ends")) as run:
+        with ThreadPoolExecutor(60) as clients:
+            answers = list(clients.map(lambda ids: ask(run, ids, max_tokens=20).json(), asked))
+        texts = [answer["choices"][0]["text"] for answer in answers]
+        assert texts == [alone(ids, 20) for ids in asked]
+        run.until(lambda s: s.bridge.slots.busy == 0)
+        assert run.http.get("/metrics").json()["totals"]["failed"] == 0
+
+
+def test_a_next_turn_is_not_read_again() -> None:
+    (ids,) = prompts(1)
+    with running(**toy()) as run:
+        first = ask(run, ids, max_tokens=6).json()
+        answer = [ord(letter) for letter in first["choices"][0]["text"]]
+        second = ask(run, [*ids, *answer, 5, 6], max_tokens=6).json()
+        reused = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert reused >= len(ids) + len(answer) - 1
+        assert second["choices"][0]["text"] == alone([*ids, *answer, 5, 6], 6)
+
+
+def test_sampled_answers_depend_on_their_seed_only() -> None:
+    (ids,) = prompts(1)
+    with running(**toy()) as run:
+        texts = [
+            ask(run, ids, max_tokens=12, temperature=1.0, seed=seed).json()["choices"][0]["text"]
+            for seed in (1, 2, 1)
+        ]
+        assert texts[0] == texts[2] != texts[1]
+
+
+def test_a_window_that_breaks_is_named_and_the_next_request_works() -> None:
+    with running(**toy("broken")) as run:
+        failed = ask(run, [1, 2, 60, 3], max_tokens=3)
+        assert failed.status_code == 503
+        assert "layer 3 timed out" in failed.json()["error"]["message"]
+        assert ask(run, [1, 2, 3], max_tokens=3).status_code == 200
+
+
+def test_clients_that_leave_free_their_slots() -> None:
+    with running(**toy()) as run:
+        for _ in range(6):
+            body = {"prompt": [1, 2, 3], "stream": True}
+            with run.http.stream("POST", "/v1/completions", json=body) as response:
+                next(response.iter_lines())
+        run.until(lambda s: not s.bridge.running and s.bridge.slots.busy == 0)
+        assert ask(run, [4, 5], max_tokens=3).status_code == 200
