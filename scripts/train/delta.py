@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 LEAF = 16
@@ -57,7 +57,7 @@ def gated_delta(
 
 
 def _chunks(x: Tensor, chunk: int, padding: int) -> Tensor:
-    x = F.pad(x.transpose(1, 2), (0, 0, 0, padding))
+    x = fn.pad(x.transpose(1, 2), (0, 0, 0, padding))
     return x.unflatten(2, (-1, chunk))
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 from scripts.train.layers import Weights
@@ -34,7 +34,9 @@ def score(model: Model, weights: Weights, rows: Tensor, batch: int = 4) -> Score
         out = model.forward(weights, part[:, :-1], part[:, 1:])
         assert out.draft_logits is not None
         losses.append(
-            F.cross_entropy(out.logits.flatten(0, 1), part[:, 1:].flatten(), reduction="none").cpu()
+            fn.cross_entropy(
+                out.logits.flatten(0, 1), part[:, 1:].flatten(), reduction="none"
+            ).cpu()
         )
         choice = out.logits.argmax(-1)
         hits.append((choice == part[:, 1:]).flatten().cpu())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 from scripts.train.geometry import Geometry
@@ -23,7 +23,7 @@ def block_scores(x: Tensor, w: Weights, geometry: Geometry) -> Tensor:
     q = rotate(rms(q, w["indexer.q_norm.weight"], eps), positions, geometry)
     scores = torch.zeros(*x.shape[:2], keys.shape[1], device=x.device)
     for head in range(geometry.index_heads):
-        scores = scores + F.relu(q[:, :, head] @ keys.transpose(1, 2))
+        scores = scores + fn.relu(q[:, :, head] @ keys.transpose(1, 2))
     return scores * dim**-0.5
 
 
@@ -48,7 +48,7 @@ def selection(scores: Tensor, geometry: Geometry, exact: bool = True) -> Tensor:
         ranked = visible.topk(budget, dim=-1, sorted=False).indices
     chosen = torch.zeros(batch, length, count, dtype=torch.bool, device=scores.device)
     chosen = chosen.scatter(-1, ranked, True) & whole
-    cells = F.pad(chosen.repeat_interleave(ratio, dim=-1), (0, length - count * ratio))
+    cells = fn.pad(chosen.repeat_interleave(ratio, dim=-1), (0, length - count * ratio))
     positions = torch.arange(length, device=scores.device)
     open_from = (positions + 1) // ratio * ratio
     tail = (positions >= open_from.unsqueeze(-1)) & (positions <= positions.unsqueeze(-1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 from scripts.train.delta import gated_delta
@@ -20,7 +20,7 @@ Weights = Mapping[str, Tensor]
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """x [..., K] times weight [N, K] in the weight's precision; float32 out."""
-    return F.linear(x.to(weight.dtype), weight).float()
+    return fn.linear(x.to(weight.dtype), weight).float()
 
 
 def rms(x: Tensor, gamma: Tensor, eps: float) -> Tensor:
@@ -41,7 +41,7 @@ def rotate(x: Tensor, positions: Tensor, geometry: Geometry) -> Tensor:
 def depthwise(x: Tensor, taps: Tensor, dilation: int = 1) -> Tensor:
     """Causal depthwise convolution of x [B, T, C] with taps [C, K]; tap K-1 meets the token."""
     count = taps.shape[-1]
-    padded = F.pad(x, (0, 0, (count - 1) * dilation, 0))
+    padded = fn.pad(x, (0, 0, (count - 1) * dilation, 0))
     length = x.shape[1]
     parts = [padded[:, j * dilation : j * dilation + length] * taps[:, j] for j in range(count)]
     return torch.stack(parts).sum(0)
@@ -50,16 +50,16 @@ def depthwise(x: Tensor, taps: Tensor, dilation: int = 1) -> Tensor:
 def delta_mixer(x: Tensor, w: Weights, geometry: Geometry) -> Tensor:
     """GatedDeltaNet with tiled value heads: value head j uses key head j % key heads."""
     heads, dim = geometry.ssm_value_heads, geometry.ssm_state
-    mixed = F.silu(depthwise(linear(x, w["attn_qkv.weight"]), w["ssm_conv1d.weight"]))
+    mixed = fn.silu(depthwise(linear(x, w["attn_qkv.weight"]), w["ssm_conv1d.weight"]))
     q, k, v = mixed.split([geometry.key_dim, geometry.key_dim, geometry.value_dim], dim=-1)
     tiles = heads // geometry.ssm_key_heads
     q = _unit(q.unflatten(-1, (-1, dim))).repeat(1, 1, tiles, 1) * dim**-0.5
     k = _unit(k.unflatten(-1, (-1, dim))).repeat(1, 1, tiles, 1)
     beta = torch.sigmoid(linear(x, w["ssm_beta.weight"]))
-    step = F.softplus(linear(x, w["ssm_alpha.weight"]) + w["ssm_dt.bias"])
+    step = fn.softplus(linear(x, w["ssm_alpha.weight"]) + w["ssm_dt.bias"])
     out = gated_delta(q, k, v.unflatten(-1, (-1, dim)), w["ssm_a"] * step, beta)
     gate = linear(x, w["attn_gate.weight"]).unflatten(-1, (-1, dim))
-    gate = torch.sigmoid(gate) if geometry.wide else F.silu(gate)
+    gate = torch.sigmoid(gate) if geometry.wide else fn.silu(gate)
     out = rms(out, w["ssm_norm.weight"], geometry.eps) * gate
     return linear(out.flatten(-2), w["ssm_out.weight"])
 
@@ -91,7 +91,7 @@ def attend(
     """Gated attention; causal where `mask` ([B, 1, T, T] bool) is None."""
     dtype = w["attn_output.weight"].dtype
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
+    out = fn.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
     out = out.transpose(1, 2).flatten(-2).float() * torch.sigmoid(gate)
     return linear(out, w["attn_output.weight"])
 
@@ -109,10 +109,10 @@ def experts(x: Tensor, w: Weights, geometry: Geometry) -> tuple[Tensor, Tensor]:
     balance = geometry.experts * (used * scores.flatten(0, -2).mean(0)).sum()
     up, down = w["ffn_up_exps.weight"], w["ffn_down_exps.weight"]
     flat = x.to(up.dtype).flatten(0, -2)
-    inner = F.silu(flat @ w["ffn_gate_exps.weight"].mT) * (flat @ up.mT)
+    inner = fn.silu(flat @ w["ffn_gate_exps.weight"].mT) * (flat @ up.mT)
     inner = inner * routed.to(up.dtype).flatten(0, -2).T.unsqueeze(-1)
     out = inner.transpose(0, 1).flatten(1) @ down.transpose(0, 1).flatten(1).T
-    shared = F.silu(linear(x, w["ffn_gate_shexp.weight"])) * linear(x, w["ffn_up_shexp.weight"])
+    shared = fn.silu(linear(x, w["ffn_gate_shexp.weight"])) * linear(x, w["ffn_up_shexp.weight"])
     switch = torch.sigmoid(linear(x, w["ffn_gate_inp_shexp.weight"].unsqueeze(0)))
     return out.float().view_as(x) + switch * linear(shared, w["ffn_down_shexp.weight"]), balance
 
@@ -125,7 +125,7 @@ def read_streams(
     gamma = w[f"{name}_norm.weight"].view(count, -1)
     normed = rms(streams, gamma, geometry.eps)
     flat = normed.flatten(-2)
-    low = F.silu(linear(flat, w[f"{name}_down.weight"]) / count)
+    low = fn.silu(linear(flat, w[f"{name}_down.weight"]) / count)
     mix = torch.sigmoid(linear(low, w[f"{name}_up.weight"])).unflatten(-1, (count, -1))
     mixed = (mix * normed).mean(-2)
     if f"{name}_inject.weight" not in w:
@@ -144,4 +144,4 @@ def per_layer(streams: Tensor, rows: Tensor, w: Weights, geometry: Geometry) -> 
     value = gate * linear(rows, w["ple_value.weight"]).unsqueeze(-2)
     normed = rms(value, w["ple_norm_conv.weight"].view(count, -1), eps).flatten(-2)
     conv = depthwise(normed, w["ple_conv1d.weight"], geometry.ngram)
-    return value + F.silu(conv).unflatten(-1, (count, -1))
+    return value + fn.silu(conv).unflatten(-1, (count, -1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 from scripts.train.geometry import Geometry
@@ -62,13 +62,13 @@ class Model:
         `select` False makes all attention dense; `rows` are the queries that train the indexers.
         """
         g = self.geometry
-        embedded = F.embedding(tokens, w["token_embd.weight"]).float()
+        embedded = fn.embedding(tokens, w["token_embd.weight"]).float()
         stream = embedded.unsqueeze(-2).expand(-1, -1, g.streams, -1) if g.wide else embedded
         losses = []
         for number in range(g.blocks):
             local = block_weights(w, number)
             if g.wide and number == g.ple_block:
-                grams = F.embedding(ngram_rows(tokens, g), w["per_layer_token_embd.weight"])
+                grams = fn.embedding(ngram_rows(tokens, g), w["per_layer_token_embd.weight"])
                 stream = stream + self._per_layer(stream, grams.flatten(-2), local, g)
             stream, loss = self._block(stream, local, g.attends(number), select, rows)
             losses.append(loss)
@@ -76,7 +76,7 @@ class Model:
         logits = linear(last, w["output.weight"])
         draft_logits = None
         if following is not None:
-            ahead = F.embedding(following, w["token_embd.weight"]).float()
+            ahead = fn.embedding(following, w["token_embd.weight"]).float()
             draft_logits, _, loss = self.draft(w, hidden, ahead, select, rows)
             losses.append(loss)
         total = torch.stack(losses).sum(0)
@@ -170,11 +170,11 @@ def ngram_rows(tokens: Tensor, geometry: Geometry) -> Tensor:
     eos, multipliers = geometry.ple_eos, geometry.ple_multipliers()
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     ends = torch.where(tokens == eos, positions, -1).cummax(1).values
-    start = F.pad(ends[:, :-1], (1, 0), value=-1) + 1
+    start = fn.pad(ends[:, :-1], (1, 0), value=-1) + 1
     mixed, heads, offset = tokens * multipliers[0], [], 0
     sizes = geometry.ple_sizes()
     for back in range(1, geometry.ngram):
-        shifted = F.pad(tokens[:, :-back], (back, 0), value=eos)
+        shifted = fn.pad(tokens[:, :-back], (back, 0), value=eos)
         shifted = torch.where(positions - back >= start, shifted, eos)
         mixed = mixed ^ (shifted * multipliers[back])
         for size in sizes[(back - 1) * geometry.ple_heads : back * geometry.ple_heads]:

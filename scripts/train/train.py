@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as fn
 from torch import Tensor
 
 from scripts.train.batches import Batches, held_out_rows
@@ -61,13 +61,13 @@ def working_copy(weights: Weights, geometry: Geometry, dtype: torch.dtype) -> di
 
 def losses(out: Output, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Total loss, and the trunk's and the draft's cross entropies; targets [B, T + 1]."""
-    trunk = F.cross_entropy(out.logits.flatten(0, 1), targets[:, :-1].flatten())
+    trunk = fn.cross_entropy(out.logits.flatten(0, 1), targets[:, :-1].flatten())
     assert out.draft_logits is not None
     flat = out.draft_logits.flatten(0, 1)
     # the draft learns the next text and, more, what the trunk will say there
-    draft = F.cross_entropy(flat, targets[:, 1:].flatten())
+    draft = fn.cross_entropy(flat, targets[:, 1:].flatten())
     told = out.logits[:, 1:].detach().softmax(-1).flatten(0, 1)
-    likeness = F.cross_entropy(out.draft_logits[:, :-1].flatten(0, 1), told)
+    likeness = fn.cross_entropy(out.draft_logits[:, :-1].flatten(0, 1), told)
     total = trunk + 0.1 * draft + 0.3 * likeness + 0.01 * out.balance + out.index_loss
     return total, trunk.detach(), draft.detach()
 
