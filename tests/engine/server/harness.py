@@ -1,5 +1,6 @@
 """Runs a server with the scripted engine, and lets tests wait for what the engine sees."""
 
+import asyncio
 import json
 import os
 import socket
@@ -92,8 +93,6 @@ class Running:
 
     def until(self, condition: Callable[[Server], bool]) -> None:
         """Wait on the server's own loop until its state fulfils `condition`."""
-        import asyncio
-
         board, loop = self.server.bridge.board, self.server._loop
         assert loop is not None
         wait = board.until(lambda: condition(self.server), HANG_GUARD_S)

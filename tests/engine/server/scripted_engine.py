@@ -8,7 +8,9 @@ again after so many tokens), `deaf` (ignore BSTOP), `reuse` (so many tokens are 
 Without a script the reply is `echo:` and the last 40 bytes of the prompt.
 
 The engine tells a control socket every command it reads, and reads releases from it, so that tests
-wait for events and never for time. `STRATA_TEST_ENGINE` is a JSON object of settings.
+wait for events and never for time. `STRATA_TEST_ENGINE` is a JSON object of settings:
+`control` (the port), `slots`, `context`, `hold_ready` (READY only when told), `broken` (no start),
+`stays` (a closed stdin does not end it).
 """
 
 import contextlib
@@ -110,7 +112,8 @@ class Engine:
                 self.inbox.put(parse_command(line))
             except ProtocolError as error:
                 self.say(Failed(error.message, error.rid))
-        self.inbox.put(None)
+        if not self.settings.get("stays"):
+            self.inbox.put(None)
 
     def read_control(self) -> None:
         for line in self.control.makefile():

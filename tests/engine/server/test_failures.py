@@ -48,7 +48,7 @@ def test_kill_9_in_mid_stream_is_an_error_for_each_client_and_the_next_request_w
             assert "SIGKILL" in error["message"]
             assert error["code"] == "engine_died"
         assert run.chat(script(say="alive")).json()["choices"][0]["message"]["content"] == "alive"
-        assert len(run.control.starting("start")) == 2
+        assert run.server.bridge.lives.started == 2
 
 
 def test_the_openai_client_sees_the_error_of_a_stream() -> None:
@@ -98,7 +98,7 @@ def test_a_refused_request_fails_alone_and_at_once(stream: bool) -> None:
         assert response.status_code == 400
         assert response.json()["error"]["message"] == "no room: 9 tokens"
         assert run.chat(script(say="x")).status_code == 200
-        assert len(run.control.starting("start")) == 1
+        assert run.server.bridge.lives.started == 1
 
 
 def test_a_request_that_fails_later_fails_alone() -> None:
@@ -116,6 +116,18 @@ def test_a_request_that_fails_later_fails_alone() -> None:
         assert [e["choices"][0]["text"] for e in events_of(other)][:6] == list("abcdef")
 
 
+def test_what_a_failed_request_left_in_its_slot_is_not_trusted() -> None:
+    with running({"slots": 1}) as run:
+        held = run.server.bridge.slots.slots
+        run.chat(script(say="abc"))
+        kept = list(held[0].held)
+        assert kept
+        run.chat(script(refuse="too much"))
+        assert held[0].held == kept
+        run.chat(script(say="abc", fail=2))
+        assert held[0].held == []
+
+
 def test_an_admission_that_fails_is_no_answer_of_one_token() -> None:
     with running() as run:
         response = run.chat(script(say="abc", unseat=True))
@@ -130,7 +142,7 @@ def test_a_silent_engine_is_replaced() -> None:
         assert response.status_code == 503
         assert "said nothing" in response.json()["error"]["message"]
         assert run.chat(script(say="x")).status_code == 200
-        assert len(run.control.starting("start")) == 2
+        assert run.server.bridge.lives.started == 2
 
 
 def test_an_idle_engine_may_be_silent() -> None:
@@ -146,6 +158,8 @@ def test_a_slot_that_never_stops_does_not_stay_busy_for_ever() -> None:
         with run.http.stream("POST", "/v1/completions", json=body):
             run.until(lambda s: any(len(t.generated) == 3 for t in s.bridge.running.values()))
         run.control.wait_for("bstop")
+        while len(run.control.starting("start")) < 2:
+            run.chat("the engine is not silent meanwhile")
         run.control.wait_for("start", 2)
         run.until(lambda s: s.bridge.lives.state == "ready")
         assert run.server.bridge.slots.busy == 0
@@ -159,7 +173,7 @@ def test_restarting_ends_and_a_new_request_tries_again() -> None:
         assert run.http.get("/health").status_code == 503
         assert run.chat(script(say="back")).json()["choices"][0]["message"]["content"] == "back"
         run.until(lambda s: s.bridge.lives.state == "ready")
-        assert len(run.control.starting("start")) == 3
+        assert run.server.bridge.lives.started == 3
 
 
 def test_while_loading_health_says_so_and_requests_get_503() -> None:
