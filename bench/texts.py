@@ -12,7 +12,13 @@ Encode = Callable[[str], list[int]]
 
 WORKLOADS = ("manual", "python", "letter", "question")
 FOLLOW_UP = "follow"
-DEFAULT_KEYS = Sampling(temperature=0.9, top_k=50, top_p=0.97, penalty_repeat=1.05, seed=1)
+GREEDY = Sampling(penalty_repeat=1.3)
+"""The likeliest token, with a penalty: a small model that is left alone soon repeats itself."""
+SAMPLED = Sampling(temperature=0.9, top_k=50, top_p=0.97, penalty_repeat=1.1, seed=1)
+MOST_PROMPT = 96
+"""Tokens of a prompt, unless long ones are asked for."""
+TOGETHER = 320
+"""Tokens of the prompt made of all workloads: more than a small model's indexer may select."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +53,22 @@ def texts(
     max_new: int,
     context: int,
     long: bool = False,
-    keys: Sequence[Sampling] = (Sampling(), DEFAULT_KEYS),
+    keys: Sequence[Sampling] = (GREEDY, SAMPLED),
 ) -> tuple[Text, ...]:
-    """The workloads, small enough for two turns in `context`.
+    """Three workloads and a prompt made of all of them, small enough for two turns in `context`.
 
-    They take turns with the sampling keys; with `long` each one is played with every set of keys,
-    and so is a prompt of a quarter of the context.
+    They take turns with the sampling keys; with `long` every workload, uncut, and a prompt of a
+    quarter of the context are played with every set of keys.
     """
     room = max(1, context // 2 - 2 * max_new)
-    named = prompts(encode, room)
     if long:
+        named = prompts(encode, room)
         named["long"] = long_prompt(encode, max(1, min(room, context // 4)))
-    pairs = [(name, keys[i % len(keys)]) for i, name in enumerate(named)]
-    if long:
         pairs = [(name, sampling) for name in named for sampling in keys]
+    else:
+        named = {"together": long_prompt(encode, min(room, TOGETHER))}
+        named |= dict(list(prompts(encode, min(room, MOST_PROMPT)).items())[:3])
+        pairs = [(name, keys[i % len(keys)]) for i, name in enumerate(named)]
     return tuple(
         Text(
             name=f"{name}, {'greedy' if sampling.greedy else 'sampled'}",

@@ -32,13 +32,13 @@ def check_exactness(
     suite: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Which suites; else all of them.")
     ] = None,
-    max_new: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of an answer.")] = 64,
+    max_new: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of an answer.")] = 48,
     long: Annotated[
         bool, typer.Option("--long", help="Also a prompt of a quarter of the context.")
     ] = False,
     keys: Annotated[
         str | None,
-        typer.Option(metavar="K=V,...", help="Sampling keys; else greedy and a sampled set."),
+        typer.Option(metavar="K=V,...", help="Sampling keys; else a greedy and a sampled set."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random chunks.")] = 1,
     slots: Slots = None,
@@ -54,14 +54,13 @@ def check_exactness(
     Exit code 0: all equal. 1: something differs; the first difference is named.
     """
     from bench.exactness import check, choose_suites
-    from bench.texts import DEFAULT_KEYS, texts
-    from engine.sampling import Sampling
+    from bench.texts import GREEDY, SAMPLED, texts
     from engine.startup import load_planned, options_of
     from strata_cli.chosen import choose, engine_flags
 
     console = Console(as_json, quiet, verbose)
     suites = choose_suites(suite)
-    chosen_keys = (Sampling(), DEFAULT_KEYS) if keys is None else (_keys(keys),)
+    chosen_keys = (GREEDY, SAMPLED) if keys is None else (_keys(keys),)
     flags = engine_flags(
         model=model, slots=slots, max_context=context, kv=kv, engine_args=engine_args
     )

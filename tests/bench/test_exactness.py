@@ -13,12 +13,11 @@ import torch
 import engine
 from bench.exactness import FEWEST_DISTINCT, Report, check, choose_suites
 from bench.suites import SUITES
-from bench.texts import DEFAULT_KEYS, Text, texts
+from bench.texts import GREEDY, SAMPLED, Text, texts
 from engine.engine import EngineOptions
 from engine.errors import ConfigError
 from engine.ops import ops_for
 from engine.pipeline import Checkpoint
-from engine.sampling import Sampling
 from engine.window import Window
 from tests.engine.toy_pipeline import VOCAB, ToyPipeline
 from tests.machines import SMALL_MODEL
@@ -182,7 +181,7 @@ def test_long_plays_every_text_with_every_set_of_keys() -> None:
     assert len(short) == 4
     assert len(long) == 10
     assert max(len(text.prompt) for text in long) == 1000
-    assert {text.sampling for text in short} == {Sampling(), DEFAULT_KEYS}
+    assert {text.sampling for text in short} == {GREEDY, SAMPLED}
 
 
 @pytest.fixture(scope="module")
