@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +34,11 @@ def load_planned(
     config: EngineConfig, *, slots: int | None = None, spec: int | None = None
 ) -> Model:
     """The model of a plan, with other `slots` and `spec` where they are said."""
-    import torch
-
     from engine.api import load
+    from engine.reference.compiled import compiled_before
 
-    torch.set_num_threads(config.threads)
+    if not compiled_before():
+        print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
     return load(
         config.model,
         device=config.device,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
 import numba
@@ -19,3 +20,8 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """
     jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)
     return cast(Callable[P, T], jit(function))
+
+
+def compiled_before() -> bool:
+    """False on the first start after an installation, which takes longer for it."""
+    return any(Path(__file__).parent.glob("__pycache__/*.nbi"))
