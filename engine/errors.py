@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StrataError(Exception):
-    """Something the user can fix. Printed as `error: message` and `hint: hint`, never a traceback."""
+    """Something the user can fix. Printed as `error: message` and `hint: hint`, no traceback."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -13,7 +13,7 @@ class StrataError(Exception):
 
 
 class ConfigError(StrataError):
-    """A flag, a key of the config file or an environment variable has a value that cannot be used."""
+    """A flag, a key of the config file or an environment variable has a value of no use."""
 
 
 class ModelFileError(StrataError):
