@@ -15,32 +15,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.gguf.types import quant_type
+from engine.gguf.writer import TensorData, write_gguf
 from scripts.train.formats import types
 from scripts.train.geometry import Geometry, strata_tiny, tiny_qwen35moe
-from scripts.train.gguf_file import Packed, Value, write_gguf
 from scripts.train.quantise import packed
 
 TEMPLATE = Path(__file__).with_name("chat_template.jinja")
 CONTROL, USER_DEFINED, NORMAL = 3, 4, 1
 
 
-def metadata(geometry: Geometry, tokenizer: Mapping[str, Any], name: str) -> dict[str, Value]:
+def metadata(geometry: Geometry, tokenizer: Mapping[str, Any], name: str) -> dict[str, Any]:
     """All keys of the file."""
     g = geometry
-    found: dict[str, Value] = {
-        "general.architecture": ("str", g.architecture),
-        "general.type": ("str", "model"),
-        "general.name": ("str", name),
-        "general.license": ("str", "mit"),
-        "general.file_type": ("u32", 1024 if g.wide else 3),
-        "general.quantization_version": ("u32", 2),
+    found: dict[str, Any] = {
+        "general.architecture": g.architecture,
+        "general.type": "model",
+        "general.name": name,
+        "general.license": "mit",
+        "general.file_type": 1024 if g.wide else 3,
+        "general.quantization_version": 2,
     }
     plain = _shape_keys(g) | (_wide_keys(g) if g.wide else {})
     found |= {f"{g.architecture}.{key}": value for key, value in plain.items()}
     return found | _tokenizer_keys(tokenizer)
 
 
-def _shape_keys(g: Geometry) -> dict[str, Value]:
+def _shape_keys(g: Geometry) -> dict[str, Any]:
     integers = {
         "block_count": g.blocks + 1,
         "nextn_predict_layers": 1,
@@ -62,14 +63,14 @@ def _shape_keys(g: Geometry) -> dict[str, Value]:
         "ssm.time_step_rank": g.ssm_value_heads,
         "ssm.inner_size": g.value_dim,
     }
-    found: dict[str, Value] = {key: ("u32", value) for key, value in integers.items()}
-    found["attention.layer_norm_rms_epsilon"] = ("f32", g.eps)
-    found["rope.dimension_sections"] = ("i32", g.rope_sections)
-    found["rope.freq_base"] = ("f32", g.rope_base)
+    found: dict[str, Any] = dict(integers)
+    found["attention.layer_norm_rms_epsilon"] = g.eps
+    found["rope.dimension_sections"] = np.array(g.rope_sections, np.int32)
+    found["rope.freq_base"] = g.rope_base
     return found
 
 
-def _wide_keys(g: Geometry) -> dict[str, Value]:
+def _wide_keys(g: Geometry) -> dict[str, Any]:
     integers = {
         "hyper_connection.count": g.streams,
         "hyper_connection.low_rank": g.hc_rank,
@@ -82,16 +83,16 @@ def _wide_keys(g: Geometry) -> dict[str, Value]:
         "ple.eos_token_id": g.ple_eos,
         "embedding_length_per_layer_input": g.ple_width,
     }
-    found: dict[str, Value] = {key: ("u32", value) for key, value in integers.items()}
-    found["attention.compress_ratios"] = ("i32", g.compress_ratios())
-    found["ple.layers"] = ("i32", [g.ple_block])
-    found["ple.layer_multipliers"] = ("u64", g.ple_multipliers())
-    found["ple.head_offsets"] = ("u64", g.ple_offsets())
-    found["ple.head_vocab_sizes"] = ("u64", g.ple_sizes())
+    found: dict[str, Any] = dict(integers)
+    found["attention.compress_ratios"] = np.array(g.compress_ratios(), np.int32)
+    found["ple.layers"] = np.array([g.ple_block], np.int32)
+    found["ple.layer_multipliers"] = np.array(g.ple_multipliers(), np.uint64)
+    found["ple.head_offsets"] = np.array(g.ple_offsets(), np.uint64)
+    found["ple.head_vocab_sizes"] = np.array(g.ple_sizes(), np.uint64)
     return found
 
 
-def _tokenizer_keys(tokenizer: Mapping[str, Any]) -> dict[str, Value]:
+def _tokenizer_keys(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     ids: dict[str, int] = dict(tokenizer["model"]["vocab"])
     kinds = dict.fromkeys(ids.values(), NORMAL)
     for added in tokenizer["added_tokens"]:
@@ -100,23 +101,27 @@ def _tokenizer_keys(tokenizer: Mapping[str, Any]) -> dict[str, Value]:
     ordered = sorted(ids, key=ids.__getitem__)
     merges = [m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]]
     return {
-        "tokenizer.ggml.model": ("str", "gpt2"),
-        "tokenizer.ggml.pre": ("str", "qwen35"),
-        "tokenizer.ggml.tokens": ("str", ordered),
-        "tokenizer.ggml.token_type": ("i32", [kinds[ids[token]] for token in ordered]),
-        "tokenizer.ggml.merges": ("str", merges),
-        "tokenizer.ggml.eos_token_id": ("u32", ids["<|im_end|>"]),
-        "tokenizer.ggml.padding_token_id": ("u32", ids["<|endoftext|>"]),
-        "tokenizer.ggml.add_bos_token": ("bool", False),
-        "tokenizer.chat_template": ("str", TEMPLATE.read_text(encoding="utf-8")),
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen35",
+        "tokenizer.ggml.tokens": ordered,
+        "tokenizer.ggml.token_type": np.array([kinds[ids[token]] for token in ordered], np.int32),
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.eos_token_id": ids["<|im_end|>"],
+        "tokenizer.ggml.padding_token_id": ids["<|endoftext|>"],
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": TEMPLATE.read_text(encoding="utf-8"),
     }
 
 
-def tensors(weights: Mapping[str, Tensor], geometry: Geometry) -> dict[str, Packed]:
+def tensors(weights: Mapping[str, Tensor], geometry: Geometry) -> dict[str, TensorData]:
     """Packed bytes of every tensor, rounded on the CPU."""
     chosen = types(weights, geometry)
     return {
-        name: (chosen[name], tuple(value.shape), packed(value.float().cpu(), chosen[name]))
+        name: (
+            quant_type(chosen[name]),
+            tuple(value.shape),
+            packed(value.float().cpu(), chosen[name]),
+        )
         for name, value in weights.items()
     }
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK = {"Q8_0": 32, "Q4_0": 32, "Q4_1": 32, "Q5_0": 32, "Q5_1": 32, "Q2_0": 64}
-TYPE_IDS = {"F32": 0, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_0": 42}
 SCALE_CANDIDATES = torch.linspace(0.35, 1.05, 15)
 
 
