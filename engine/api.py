@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.engine import Engine, EngineOptions
+from engine.engine import EngineOptions
 from engine.errors import ConfigError, RequestError
+from engine.generation import generate
 from engine.gguf.reader import open_gguf
 from engine.gguf.tokenizer import Tokenizer
 from engine.models.config import ModelConfig
@@ -20,7 +21,6 @@ from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
-from engine.request import Finished, Produced, Request
 from engine.rows import rows_of
 from engine.sampling import Sampling
 from engine.window import Span, Verdict, Window
@@ -71,20 +71,9 @@ class Model:
         """
         for slot in range(self.pipeline.slots):
             self.pipeline.clear(slot)
-        ends = frozenset() if ignore_end else self.tokenizer.eos_ids
-        engine = Engine(self.pipeline, EngineOptions(eos_ids=ends, spec=self._spec))
-        request = Request(
-            id="generate", tokens=tuple(ids), max_new=max_new, sampling=sampling or Sampling()
-        )
-        engine.submit(request)
-        tokens: list[int] = []
-        while engine.busy:
-            for event in engine.step():
-                if isinstance(event, Produced):
-                    tokens.append(event.choice.token)
-                elif isinstance(event, Finished) and event.finish == "error":
-                    raise RequestError(event.error)
-        return tokens
+        ends: frozenset[int] = frozenset() if ignore_end else self.tokenizer.eos_ids
+        options = EngineOptions(eos_ids=ends, spec=self._spec)
+        return generate(self.pipeline, options, ids, max_new, sampling)
 
     def draft_logits(
         self, ids: Sequence[int], chain: int

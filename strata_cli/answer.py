@@ -20,7 +20,9 @@ def answer_once(
     seed: int | None,
     console: Console,
 ) -> int:
-    """Streams the model's answer to `prompt` (one user message) to stdout."""
+    """Streams the model's answer to `prompt` (one user message) to stdout, without its thinking."""
+    from engine.output_events import ContentText, OutputEvent, collect
+    from engine.output_parser import OutputParser
     from engine.request import Finished, Produced, Request
     from engine.sampling import Sampling
     from engine.startup import engine_for, load_planned
@@ -40,22 +42,31 @@ def answer_once(
         id="answer", tokens=tuple(ids), max_new=min(max_tokens, room), sampling=sampling
     )
     engine.submit(request)
-    text, finish, count = [], "", 0
+    parser = OutputParser(thinking=_opens_thinking(model.tokenizer, ids))
+    said: list[OutputEvent] = []
+    finish, count = "", 0
     while engine.busy:
         for event in engine.step():
-            piece = ""
+            events: list[OutputEvent] = []
             if isinstance(event, Produced):
                 count += 1
-                piece = decoder.push(event.choice.token)
+                events = parser.push(decoder.push(event.choice.token))
             elif isinstance(event, Finished):
-                finish, piece = event.finish, decoder.finish()
-            text.append(piece)
-            console.result(piece, end="")
+                finish = event.finish
+                events = [*parser.push(decoder.finish()), *parser.finish()]
+            for part in events:
+                if isinstance(part, ContentText):
+                    console.result(part.text, end="")
+            said += events
     console.result()
+    parsed = collect(said)
+    if parsed.reasoning and not parsed.content:
+        console.note(f"the model was still thinking after {count} tokens: raise --max-tokens")
     if console.json:
         console.document(
             {
-                "text": "".join(text),
+                "text": parsed.content,
+                "reasoning": parsed.reasoning,
                 "finish": finish,
                 "prompt_tokens": len(ids),
                 "completion_tokens": count,
@@ -75,3 +86,9 @@ def _prompt_ids(config: EngineConfig, tokenizer: Tokenizer, prompt: str) -> list
         template = ChatTemplate.from_metadata(gguf.metadata)
     text = template.render([{"role": "user", "content": prompt}])
     return tokenizer.encode(text, parse_special=True)
+
+
+def _opens_thinking(tokenizer: Tokenizer, ids: list[int]) -> bool:
+    """True when the prompt ends inside the model's thinking."""
+    tail = tokenizer.decode(ids[-8:])
+    return tail.rstrip().endswith("<think>")
