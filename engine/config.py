@@ -12,6 +12,8 @@ from typing import Literal, get_args
 KvFormat = Literal["int8", "fp16", "f32"]
 Activations = Literal["int8", "float"]
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
+MtpHnorm = Literal["stream", "pooled"]
+MTP_HNORMS: tuple[MtpHnorm, ...] = get_args(MtpHnorm)
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
 
 Value = str | int | float | None
@@ -23,6 +25,7 @@ class RunConfig:
 
     model: Path | None = None
     mtp: Path | None = None
+    mtp_hnorm: str | None = None
     device: str | None = None
     slots: int | None = None
     max_context: int | None = None
@@ -34,7 +37,6 @@ class RunConfig:
     window_rows: int | None = None
     prompt_cache: int | None = None
     prompt_cache_every: int | None = None
-    threads: int | None = None
     unused: tuple[tuple[str, str], ...] = ()
     """Known engine flags that this version has no use for, with their values as given."""
 
@@ -54,6 +56,8 @@ class EngineConfig:
     model: Path
     mtp: Path | None
     """A second GGUF with the draft layer; `None` when it lies in `model` or nowhere."""
+    mtp_hnorm: MtpHnorm
+    """Decides how many drafts are accepted, never a token."""
     device: str
     slots: int
     max_context: int
@@ -70,7 +74,6 @@ class EngineConfig:
     """Checkpoints of the recurrent state kept for each slot; 0: none."""
     prompt_cache_every: int
     """Tokens between periodic checkpoints inside a prompt; 0: only at its turns."""
-    threads: int
 
     @property
     def drafts(self) -> int:

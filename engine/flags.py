@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.config import ACTIVATIONS, EngineConfig, RunConfig
+from engine.config import ACTIVATIONS, MTP_HNORMS, EngineConfig, RunConfig
 from engine.errors import ConfigError
 
 Kind = Literal["whole", "number", "choice", "path", "text", "prefill"]
@@ -82,6 +82,13 @@ _KV = ("int8", "fp16", "f32", "k8v4", "q4_0")
 ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     EngineFlag("model", ("--model",), "path", "The GGUF file; any shard of a split one."),
     EngineFlag("mtp", ("--mtp",), "path", "A second GGUF that holds the draft layer."),
+    EngineFlag(
+        "mtp_hnorm",
+        ("--mtp-hnorm",),
+        "choice",
+        "The draft layer's norm of the residual: one mean square a stream, or one over all.",
+        choices=MTP_HNORMS,
+    ),
     EngineFlag("device", ("--device",), "text", "Where the model runs."),
     EngineFlag("slots", ("--batch", "--slots"), "whole", "Conversations decoded together."),
     EngineFlag("max_context", ("--max-context",), "whole", "Tokens of one conversation.", low=16),
@@ -124,7 +131,6 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "whole",
         "Tokens between checkpoints inside a prompt; 0 makes none there.",
     ),
-    EngineFlag("threads", ("--threads",), "whole", "CPU threads of the engine.", low=1, high=1024),
 )
 
 _BY_NAME = {name: flag for flag in ENGINE_FLAGS for name in flag.names}
@@ -149,6 +155,7 @@ LATER_FLAGS: dict[str, bool] = {
     "--pool-workers": True,
     "--prompt-cache-root": True,
     "--resident-experts": False,
+    "--threads": True,
     "--trim-stage-weights": False,
     "--vram-reserve-mib": True,
 }

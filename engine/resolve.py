@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.config import Activations, Decision, EngineConfig, KvFormat, RunConfig, Value
+from engine.config import (
+    Activations,
+    Decision,
+    EngineConfig,
+    KvFormat,
+    MtpHnorm,
+    RunConfig,
+    Value,
+)
 from engine.errors import ConfigError
 from engine.hardware import Hardware
 from engine.memory import MemoryPlan, plan_memory
@@ -53,15 +61,16 @@ def make_plan(run: RunConfig, info: ModelInfo, hardware: Hardware) -> Plan:
     fitted, memory, size_decisions = _sizes(run, info, hardware, kv, activations)
     device = _device(run, hardware)
     mtp, draft_decisions, spec, spec_min_p = _drafts(run, info)
+    hnorm, hnorm_decision = _hnorm(run)
     rows, rows_decision = _window_rows(run, fitted.slots)
     prefill, prefill_decision = _prefill(run, fitted.max_context)
-    threads, threads_decision = _threads(run, hardware)
     every = _plain(
         "prompt_cache_every", run.prompt_cache_every, DEFAULT_PROMPT_CACHE_EVERY, "tokens"
     )
     config = EngineConfig(
         model=info.path,
         mtp=mtp,
+        mtp_hnorm=hnorm,
         device="cpu",
         slots=fitted.slots,
         max_context=fitted.max_context,
@@ -73,7 +82,6 @@ def make_plan(run: RunConfig, info: ModelInfo, hardware: Hardware) -> Plan:
         window_rows=rows,
         prompt_cache=fitted.prompt_cache,
         prompt_cache_every=int(every.value or 0),
-        threads=threads,
     )
     decisions = (
         Decision("model", _text(run.model), str(info.path), f"{info.architecture}, {info.name}"),
@@ -82,10 +90,10 @@ def make_plan(run: RunConfig, info: ModelInfo, hardware: Hardware) -> Plan:
         kv_decision,
         activations_decision,
         *draft_decisions,
+        hnorm_decision,
         prefill_decision,
         rows_decision,
         every,
-        threads_decision,
         *(_unused(name, value) for name, value in run.unused),
     )
     return Plan(config, decisions, memory)
@@ -214,6 +222,16 @@ def _drafts(
     return run.mtp, decisions, spec, probability
 
 
+def _hnorm(run: RunConfig) -> tuple[MtpHnorm, Decision]:
+    match run.mtp_hnorm:
+        case None:
+            return "stream", Decision("mtp_hnorm", None, "stream", "the default: as in llama.cpp")
+        case "stream" | "pooled":
+            return run.mtp_hnorm, Decision("mtp_hnorm", run.mtp_hnorm, run.mtp_hnorm, "as asked")
+        case _:
+            raise ConfigError(f"mtp_hnorm: {run.mtp_hnorm!r} is not stream or pooled")
+
+
 def _prefill(run: RunConfig, max_context: int) -> tuple[int, Decision]:
     asked = run.prefill or None
     rows = min(asked or DEFAULT_PREFILL, max_context)
@@ -226,13 +244,6 @@ def _window_rows(run: RunConfig, slots: int) -> tuple[int, Decision]:
     rows = max(asked or DEFAULT_WINDOW_ROWS, slots)
     reason = "as asked" if asked == rows else f"at least one row for each of {slots} slots"
     return rows, Decision("window_rows", asked, rows, reason if asked else "the default")
-
-
-def _threads(run: RunConfig, hardware: Hardware) -> tuple[int, Decision]:
-    cores = max(1, hardware.cpu.cores)
-    threads = min(run.threads or cores, cores)
-    reason = "as asked" if run.threads == threads else f"the machine has {cores} cores"
-    return threads, Decision("threads", run.threads, threads, reason)
 
 
 def _plain(setting: str, asked: Value, default: Value, what: str) -> Decision:

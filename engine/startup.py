@@ -48,6 +48,7 @@ def load_planned(
         slots=slots or config.slots,
         max_context=config.max_context,
         spec=spec or config.spec,
+        pooled_norm=config.mtp_hnorm == "pooled",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -82,7 +83,7 @@ def decode(
         progress=console.note,
     )
     if peer:
-        threads = plan.config.threads
+        threads = os.cpu_count() or 1
         path = plan.config.model
         found += measure_peer(path, encode, tokens=tokens, threads=threads, repeat=repeat)
     where = records.circumstances(

@@ -38,5 +38,5 @@ Spec = Annotated[
 ]
 EngineArgs = Annotated[
     str | None,
-    typer.Option("--engine-args", metavar="FLAGS", help='Engine flags, as in "--threads 1".'),
+    typer.Option("--engine-args", metavar="FLAGS", help='Engine flags, as in "--prefill 128".'),
 ]

@@ -21,7 +21,7 @@ def test_values_of_every_kind() -> None:
     words = (
         "--model m.gguf --mtp=d.gguf --slots 3 --max-context 4096 --kv fp16 --activations float "
         "--spec 5 --spec-min-p 0.25 --prefill auto:512 --window-rows 8 --prompt-cache 2 "
-        "--prompt-cache-every 0 --threads 2 --device cuda:1"
+        "--prompt-cache-every 0 --mtp-hnorm pooled --device cuda:1"
     )
     assert parse_engine_args(shlex.split(words)) == RunConfig(
         model=Path("m.gguf"),
@@ -36,7 +36,7 @@ def test_values_of_every_kind() -> None:
         window_rows=8,
         prompt_cache=2,
         prompt_cache_every=0,
-        threads=2,
+        mtp_hnorm="pooled",
         device="cuda:1",
     )
 

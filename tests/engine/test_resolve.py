@@ -103,7 +103,7 @@ _MAYBE = st.none()
     prompt_cache=_MAYBE | st.integers(0, 64),
     prefill=_MAYBE | st.integers(0, 10**6),
     window_rows=_MAYBE | st.integers(1, 100),
-    threads=_MAYBE | st.integers(1, 512),
+    mtp_hnorm=_MAYBE | st.sampled_from(["stream", "pooled"]),
     spec=_MAYBE | st.integers(0, 64),
     free_gb=st.floats(0, 500),
     cores=st.integers(0, 64),
@@ -114,7 +114,7 @@ def test_any_count_gives_a_plan_that_stands(
     prompt_cache: int | None,
     prefill: int | None,
     window_rows: int | None,
-    threads: int | None,
+    mtp_hnorm: str | None,
     spec: int | None,
     free_gb: float,
     cores: int,
@@ -125,7 +125,7 @@ def test_any_count_gives_a_plan_that_stands(
         prompt_cache=prompt_cache,
         prefill=prefill,
         window_rows=window_rows,
-        threads=threads,
+        mtp_hnorm=mtp_hnorm,
         spec=spec,
     )
     hardware = machine(free_gb=free_gb, cores=cores)
@@ -135,7 +135,6 @@ def test_any_count_gives_a_plan_that_stands(
     assert 16 <= config.max_context <= 262_144
     assert config.window_rows >= config.slots
     assert 1 <= config.prefill <= config.max_context
-    assert 1 <= config.threads <= max(1, cores)
     assert plan.memory.fits or (config.slots == 1 and config.max_context <= 512)
     assert plan == make_plan(run, flash_next_sizes(), hardware)
     for decision in plan.decisions:
