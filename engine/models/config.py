@@ -17,6 +17,8 @@ GateActivation = Literal["sigmoid", "silu"]
 
 # What the architecture fixes without a metadata key: the activation of the GatedDeltaNet gate.
 _GATE: Mapping[Architecture, GateActivation] = {"qwen4exp": "sigmoid", "qwen35moe": "silu"}
+# Far above any model; a damaged count must not cost minutes before a tensor is missed.
+_MOST_BLOCKS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,8 @@ class ModelConfig:
         return cls(
             architecture=architecture,
             name=keys.name,
-            context_length=keys.integer("context_length"),
-            width=keys.integer("embedding_length"),
+            context_length=keys.integer("context_length", minimum=1),
+            width=keys.integer("embedding_length", minimum=1),
             vocab_size=_vocab_size(gguf),
             rms_eps=keys.number("attention.layer_norm_rms_epsilon"),
             layers=layers[:trunk],
@@ -139,9 +141,7 @@ class ModelConfig:
             attention=_attention(keys),
             gated_delta_net=_gated_delta_net(keys, layers, architecture),
             indexer=_indexer(keys, layers),
-            experts=ExpertsConfig(
-                keys.integer("expert_count"), keys.integer("expert_used_count", minimum=1)
-            ),
+            experts=_experts(keys),
             hyper_streams=(
                 keys.integer("hyper_connection.count", minimum=1)
                 if architecture == "qwen4exp"
@@ -161,7 +161,7 @@ def _vocab_size(gguf: GGUF) -> int:
 
 
 def _layers(keys: Keys, ngram: NgramConfig | None) -> tuple[LayerConfig, ...]:
-    count = keys.integer("block_count", minimum=1)
+    count = keys.integer("block_count", minimum=1, maximum=_MOST_BLOCKS)
     drafts = keys.integer("nextn_predict_layers", 0)
     if drafts > 1 or drafts >= count:
         raise keys.unusable("nextn_predict_layers", drafts, "0 or 1, and less than block_count")
@@ -192,6 +192,11 @@ def _layers(keys: Keys, ngram: NgramConfig | None) -> tuple[LayerConfig, ...]:
     return tuple(built)
 
 
+def _experts(keys: Keys) -> ExpertsConfig:
+    count = keys.integer("expert_count", minimum=1)
+    return ExpertsConfig(count, keys.integer("expert_used_count", minimum=1, maximum=count))
+
+
 def _attention(keys: Keys) -> AttentionConfig:
     heads = keys.integer("attention.head_count", minimum=1)
     kv_heads = keys.integer("attention.head_count_kv", heads, minimum=1)
@@ -200,6 +205,9 @@ def _attention(keys: Keys) -> AttentionConfig:
             "attention.head_count", heads, f"a multiple of head_count_kv {kv_heads}"
         )
     key_length = keys.integer("attention.key_length", minimum=1)
+    value_length = keys.integer("attention.value_length", key_length, minimum=1)
+    if value_length != key_length:  # a head's gate has the width of its query
+        raise keys.unusable("attention.value_length", value_length, f"key_length, {key_length}")
     rotary = keys.integer("rope.dimension_count", key_length)
     if rotary % 2 or rotary > key_length:
         raise keys.unusable("rope.dimension_count", rotary, f"even, at most {key_length}")
@@ -207,7 +215,7 @@ def _attention(keys: Keys) -> AttentionConfig:
         heads=heads,
         kv_heads=kv_heads,
         key_length=key_length,
-        value_length=keys.integer("attention.value_length", key_length, minimum=1),
+        value_length=value_length,
         rotary=rotary,
         freq_base=keys.number("rope.freq_base", 10000.0),
     )

@@ -37,7 +37,7 @@ def load_weights(
 
     Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
     """
-    tensors = Tensors(gguf, ops, float_activations=float_activations)
+    tensors = Tensors(gguf, config, ops, float_activations=float_activations)
     total = len(config.layers) + len(config.draft_layers)
     blocks = []
     for done, layer in enumerate(config.layers):
@@ -48,7 +48,7 @@ def load_weights(
     )
     draft = None
     if draft_from is not None:
-        other = Tensors(draft_from[0], ops, float_activations=float_activations)
+        other = Tensors(*draft_from, ops, float_activations=float_activations)
         draft = _draft(other, draft_from[1], tensors, output)
     elif config.draft_layers:
         draft = _draft(tensors, config, tensors, output)

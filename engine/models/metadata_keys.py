@@ -11,6 +11,8 @@ import numpy as np
 from engine.errors import ModelFileError, UnsupportedModelError
 
 _ARCHITECTURES = ("qwen4exp", "qwen35moe")
+# No size of a model is larger, and products of two sizes fit 64 bits.
+_LARGEST = 2**31 - 1
 
 
 class Keys:
@@ -20,21 +22,24 @@ class Keys:
         self._metadata = metadata
         self._path = path
         found = metadata.get("general.architecture")
-        if found not in _ARCHITECTURES:
+        if not isinstance(found, str) or found not in _ARCHITECTURES:
             raise UnsupportedModelError(
                 f"{path}: general.architecture is {found!r}",
                 hint=f"This version runs {' and '.join(_ARCHITECTURES)} models.",
             )
         self.architecture = cast(Literal["qwen4exp", "qwen35moe"], found)
-        self.name = str(metadata.get("general.name") or path.stem)
+        name = metadata.get("general.name")
+        self.name = name if isinstance(name, str) and name else path.stem
 
-    def integer(self, key: str, default: int | None = None, *, minimum: int = 0) -> int:
-        """An integer of at least `minimum`. An array counts when all its entries are equal."""
+    def integer(
+        self, key: str, default: int | None = None, *, minimum: int = 0, maximum: int = _LARGEST
+    ) -> int:
+        """An integer from `minimum` to `maximum`. An array counts if all its entries are equal."""
         value = self._value(key, default)
-        entries = np.unique(np.asarray(value))
-        if entries.size != 1 or entries.dtype.kind not in "iub" or int(entries[0]) < minimum:
-            raise self.unusable(key, value, f"one integer of at least {minimum}")
-        return int(entries[0])
+        entries = set(_integers(value) or ())
+        if len(entries) != 1 or not minimum <= min(entries) <= maximum:
+            raise self.unusable(key, value, f"one integer from {minimum} to {maximum}")
+        return entries.pop()
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite positive float."""
@@ -46,11 +51,12 @@ class Keys:
         return float(value)
 
     def integers(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """An array of integers or booleans."""
-        value = np.asarray(self._value(key, default))
-        if value.size and (value.ndim != 1 or value.dtype.kind not in "iub"):
-            raise self.unusable(key, value, "an array of integers")
-        return tuple(int(entry) for entry in value)
+        """An array of integers from 0 on, or of booleans."""
+        value = self._value(key, default)
+        entries = None if isinstance(value, int) else _integers(value)
+        if entries is None or min(entries, default=0) < 0:
+            raise self.unusable(key, value, "an array of integers from 0 on")
+        return entries
 
     def unusable(self, key: str, value: object, allowed: str) -> ModelFileError:
         """The error for a value that cannot be used."""
@@ -67,3 +73,14 @@ class Keys:
                 hint="The file is damaged or was converted by a tool that Strata does not know.",
             )
         return value
+
+
+def _integers(value: Any) -> tuple[int, ...] | None:
+    """The integers of a value that is one or an array of them; None for any other value."""
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, int):
+        return (int(value),)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iub":
+        return tuple(int(entry) for entry in value)
+    return None

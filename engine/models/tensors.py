@@ -11,6 +11,8 @@ import torch
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUF
 from engine.models import weights
+from engine.models.config import ModelConfig
+from engine.models.shapes import Shapes
 from engine.ops import Ops
 
 T = TypeVar("T")
@@ -22,8 +24,11 @@ _SUFFIX = {"ssm_a": "", "ssm_dt": ".bias"}
 class Tensors:
     """The tensors of one GGUF, packed for a device."""
 
-    def __init__(self, gguf: GGUF, ops: Ops, *, float_activations: bool) -> None:
+    def __init__(
+        self, gguf: GGUF, config: ModelConfig, ops: Ops, *, float_activations: bool
+    ) -> None:
         self._gguf = gguf
+        self._shapes = Shapes(config, gguf)
         self._ops = ops
         self._float_activations = float_activations
 
@@ -38,6 +43,7 @@ class Tensors:
         """
         hints = get_type_hints(kind)
         values = dict(built)
+        free: dict[str, int] = {}
         for field in fields(kind):  # type: ignore[arg-type]
             if field.name in values:
                 continue
@@ -45,17 +51,32 @@ class Tensors:
             if field.default is None and not self.has(name):
                 continue
             vector = hints[field.name] is weights.Vector
-            values[field.name] = self.vector(name) if vector else self.matrix(name)
+            values[field.name] = (
+                self._vector(name, field.name) if vector else self._matrix(name, field.name, free)
+            )
         return kind(**values)
 
     def vector(self, name: str) -> torch.Tensor:
-        """A tensor as float32, without axes of length 1 unless it has one only."""
-        array = np.ascontiguousarray(self._gguf.float32(name))
-        return torch.from_numpy(array.reshape([n for n in array.shape if n > 1] or [1]))
+        """A tensor outside a group as float32, in the shape that its last name part stands for."""
+        return self._vector(name, _field(name))
 
     def matrix(self, name: str) -> Any:
         """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
+        return self._matrix(name, _field(name), {})
+
+    def table(self, name: str) -> Any:
+        """An embedding table that stays as it lies in the file."""
         info = self._gguf.tensor(name)
+        self._shapes.check(name, _field(name), info.shape, {})
+        return self._ops.table(self._gguf.raw(name), info.type)
+
+    def _vector(self, name: str, field: str) -> torch.Tensor:
+        shape = self._shapes.check(name, field, self._gguf.tensor(name).shape, {})
+        return torch.from_numpy(np.ascontiguousarray(self._gguf.float32(name)).reshape(shape))
+
+    def _matrix(self, name: str, field: str, free: dict[str, int]) -> Any:
+        info = self._gguf.tensor(name)
+        self._shapes.check(name, field, info.shape, free)
         raw = self._gguf.raw(name)
         columns = info.shape[-1]
         if columns == 1 and len(info.shape) == 2:  # stored as [K, 1] in ggml order: one output
@@ -73,6 +94,7 @@ class Tensors:
         scale = name.removesuffix(".weight") + ".scale"
         return packed.scaled(self._gguf.float32(scale)) if self.has(scale) else packed
 
-    def table(self, name: str) -> Any:
-        """An embedding table that stays as it lies in the file."""
-        return self._ops.table(self._gguf.raw(name), self._gguf.tensor(name).type)
+
+def _field(name: str) -> str:
+    """`blk.4.nextn.enorm.weight` -> `enorm`."""
+    return name.removesuffix(".weight").rsplit(".", 1)[-1]
