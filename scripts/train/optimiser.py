@@ -34,7 +34,8 @@ class Optimiser:
     """Steps all weights; matrices of one shape are stacked and stepped together."""
 
     def __init__(self, weights: Mapping[str, Tensor], geometry: Geometry) -> None:
-        matrices, rest = {}, {}
+        matrices: dict[str, Tensor] = {}
+        rest: dict[str, Tensor] = {}
         for name, value in weights.items():
             plain = name in TABLES or type_of(name, value.dim(), geometry) == "F32"
             (rest if plain else matrices)[name] = value

@@ -10,6 +10,7 @@ generated token, and for its draft.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import Any
 
 import torch
 import xllamacpp
-from tokenizers import Tokenizer
 
 from engine.gguf.reader import open_gguf
 from scripts.train.export import named_geometry
@@ -88,8 +88,14 @@ def agreement(model: Model, weights: Weights, prompt: list[int], answer: list[in
     clear = best.values[:, 0] - best.values[:, 1] > CLEAR_MARGIN
     # the draft at a position sees the next token and names the one after it
     right = out.draft_logits[0, first:-1].argmax(-1) == out.logits[0, first + 1 :].argmax(-1)
-    values = (equal, clear, equal & clear)
-    return Agreement(len(answer), *(int(v.sum()) for v in values), right.numel(), int(right.sum()))
+    return Agreement(
+        tokens=len(answer),
+        equal=int(equal.sum()),
+        clear=int(clear.sum()),
+        clear_equal=int((equal & clear).sum()),
+        drafts=right.numel(),
+        drafts_right=int(right.sum()),
+    )
 
 
 def compare(path: Path, data: Path, tokenizer: Path, name: str, prompts: int) -> None:
@@ -123,6 +129,17 @@ def _peer_drafts(path: Path, texts: list[list[int]]) -> None:
     print(f"  llama.cpp's first drafts {taken} of {asked} ({taken / max(1, asked):.3f})")
 
 
+def describe(path: Path) -> None:
+    """Prints the number of weights and the bytes of each type."""
+    sizes: dict[str, int] = {}
+    with open_gguf(path) as file:
+        weights = sum(math.prod(t.shape) for t in file.tensors.values())
+        for tensor in file.tensors.values():
+            sizes[tensor.type.name] = sizes.get(tensor.type.name, 0) + tensor.nbytes
+    listed = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
+    print(f"{path.name}: {path.stat().st_size} bytes, {weights} weights; bytes by type: {listed}")
+
+
 def samples(path: Path) -> None:
     """Prints greedy answers and continuations."""
     server = peer(path)
@@ -141,7 +158,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("strata-tiny", "tiny-qwen35moe"), required=True)
     parser.add_argument("--prompts", type=int, default=24)
     arguments = parser.parse_args()
-    print(f"vocabulary {Tokenizer.from_file(str(arguments.tokenizer)).get_vocab_size()}")
+    describe(arguments.gguf)
     compare(arguments.gguf, arguments.data, arguments.tokenizer, arguments.model, arguments.prompts)
     samples(arguments.gguf)
 

@@ -87,6 +87,7 @@ def transformers_model(g: Geometry, seed: int) -> Any:
         },
     }
     torch.manual_seed(seed)
+    model: Any
     if g.wide:
         model = Qwen4ExpForCausalLM(Qwen4ExpTextConfig(**common, **_wide(g)))
     else:

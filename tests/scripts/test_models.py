@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def test_the_template_writes_what_training_showed(path: Path) -> None:
     with open_gguf(path) as file:
         template = ChatTemplate.from_metadata(file.metadata)
         tokenizer = Tokenizer.from_metadata(file.metadata)
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": " Answer briefly. "},
         {"role": "user", "content": "What is a list in Python?"},
         {"role": "assistant", "content": "A collection.", "reasoning_content": "Easy."},
@@ -67,7 +68,7 @@ def test_the_template_writes_tools_as_training_showed() -> None:
     with open_gguf(TINY) as file:
         template = ChatTemplate.from_metadata(file.metadata)
     call = {"function": {"name": "add", "arguments": {"a": 1, "b": "2"}}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Add."},
         {"role": "assistant", "content": "", "tool_calls": [call, call]},
         {"role": "tool", "content": "3"},
