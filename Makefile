@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: venv
 	$(BIN)/strata setup --yes
-	$(BIN)/strata run --host $(HOST) --port $(PORT)
+	$(BIN)/strata run strata-tiny.json --host $(HOST) --port $(PORT)
 
 test: venv
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10

@@ -2,93 +2,114 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, RequestError
 from strata_cli.console import Console
 
 if TYPE_CHECKING:
-    from engine.gguf.tokenizer import Tokenizer
+    from engine.api import Model
+    from engine.request import Finished, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt's token ids; `thinking`: they end inside the model's reasoning."""
+
+    ids: tuple[int, ...]
+    thinking: bool
 
 
 def answer_once(
     config: EngineConfig,
-    prompt: str,
+    text: str,
     max_tokens: int,
     temperature: float,
     seed: int | None,
     console: Console,
 ) -> int:
-    """Streams the model's answer to `prompt` (one user message) to stdout, without its thinking."""
-    from engine.output_events import ContentText, OutputEvent, collect
+    """Streams the model's answer to `text` (one user message) to stdout, its reasoning with -v to
+    stderr. Raises `ConfigError` when the prompt does not fit."""
+    from engine.output_events import ContentText, ReasoningText
     from engine.output_parser import OutputParser
-    from engine.request import Finished, Produced, Request
+    from engine.request import Request
     from engine.sampling import Sampling
-    from engine.startup import engine_for, load_planned
+    from engine.startup import load_planned
 
     model = load_planned(config, slots=1)
-    ids = _prompt_ids(config, model.tokenizer, prompt)
-    room = model.pipeline.max_context - len(ids)
+    prompt = _prompt(config, model, text)
+    room = model.pipeline.max_context - len(prompt.ids)
     if room < 1:
         raise ConfigError(
-            f"--prompt has {len(ids)} tokens, the context is {model.pipeline.max_context}",
+            f"--prompt has {len(prompt.ids)} tokens, the context is {model.pipeline.max_context}",
             "shorten it, or raise --context",
         )
-    engine = engine_for(model, config)
-    decoder = model.tokenizer.stream(skip_special=True)
-    sampling = Sampling(temperature=temperature, seed=seed or 0)
     request = Request(
-        id="answer", tokens=tuple(ids), max_new=min(max_tokens, room), sampling=sampling
+        id="answer",
+        tokens=prompt.ids,
+        max_new=min(max_tokens, room),
+        sampling=Sampling(temperature=temperature, seed=seed or 0),
     )
-    engine.submit(request)
-    parser = OutputParser(thinking=_opens_thinking(model.tokenizer, ids))
-    said: list[OutputEvent] = []
-    finish, count = "", 0
-    while engine.busy:
-        for event in engine.step():
-            events: list[OutputEvent] = []
-            if isinstance(event, Produced):
-                count += 1
-                events = parser.push(decoder.push(event.choice.token))
-            elif isinstance(event, Finished):
-                finish = event.finish
-                events = [*parser.push(decoder.finish()), *parser.finish()]
-            for part in events:
-                if isinstance(part, ContentText):
-                    console.result(part.text, end="")
-            said += events
+    parser = OutputParser(thinking=prompt.thinking)
+    content, reasoning = [], []
+    finished: Finished | None = None
+    for piece in _pieces(model, config, request):
+        if not isinstance(piece, str):
+            finished = piece
+        for event in parser.push(piece) if isinstance(piece, str) else parser.finish():
+            if isinstance(event, ContentText):
+                content.append(event.text)
+                console.result(event.text, end="")
+            elif isinstance(event, ReasoningText):
+                reasoning.append(event.text)
+                console.detail(event.text, end="")
     console.result()
-    parsed = collect(said)
-    if parsed.reasoning and not parsed.content:
-        console.note(f"the model was still thinking after {count} tokens: raise --max-tokens")
+    assert finished is not None
+    if finished.error:
+        raise RequestError(finished.error)
     if console.json:
         console.document(
             {
-                "text": parsed.content,
-                "reasoning": parsed.reasoning,
-                "finish": finish,
-                "prompt_tokens": len(ids),
-                "completion_tokens": count,
+                "text": "".join(content),
+                "reasoning": "".join(reasoning),
+                "finish": finished.finish,
+                "prompt_tokens": len(prompt.ids),
+                "completion_tokens": finished.generated,
             }
         )
     return 0
 
 
-def _prompt_ids(config: EngineConfig, tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The prompt as a chat when the model has a template, else as plain text."""
+def _pieces(model: Model, config: EngineConfig, request: Request) -> Iterator[str | Finished]:
+    """The answer's text in pieces, and at last how it ended."""
+    from engine.request import Finished, Produced
+    from engine.startup import engine_for
+
+    engine = engine_for(model, config)
+    decoder = model.tokenizer.stream(skip_special=True)
+    engine.submit(request)
+    while engine.busy:
+        for event in engine.step():
+            if isinstance(event, Produced):
+                yield decoder.push(event.choice.token)
+            elif isinstance(event, Finished):
+                yield decoder.finish()
+                yield event
+
+
+def _prompt(config: EngineConfig, model: Model, text: str) -> Prompt:
+    """The text as a chat when the model has a template, else as it is."""
     from engine.gguf.chat_template import ChatTemplate
     from engine.gguf.reader import open_gguf
+    from engine.output_parser import THINK
 
     with open_gguf(config.model) as gguf:
         if "tokenizer.chat_template" not in gguf.metadata:
-            return tokenizer.encode(prompt)
+            return Prompt(tuple(model.tokenizer.encode(text)), False)
         template = ChatTemplate.from_metadata(gguf.metadata)
-    text = template.render([{"role": "user", "content": prompt}])
-    return tokenizer.encode(text, parse_special=True)
-
-
-def _opens_thinking(tokenizer: Tokenizer, ids: list[int]) -> bool:
-    """True when the prompt ends inside the model's thinking."""
-    tail = tokenizer.decode(ids[-8:])
-    return tail.rstrip().endswith("<think>")
+    chat = template.render([{"role": "user", "content": text}])
+    ids = model.tokenizer.encode(chat, parse_special=True)
+    return Prompt(tuple(ids), chat.rstrip().endswith(THINK))

@@ -30,15 +30,15 @@ class Console:
         if not self.json:
             print(text, end=end, flush=True)
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, end: str = "\n") -> None:
         """Progress; silent with -q."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, end=end, flush=True)
 
-    def detail(self, text: str) -> None:
+    def detail(self, text: str, end: str = "\n") -> None:
         """More of it, with -v."""
         if self.verbose:
-            self.note(text)
+            self.note(text, end)
 
     def warn(self, text: str) -> None:
         """Something the user should know; not silenced."""
