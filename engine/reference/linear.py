@@ -1,7 +1,7 @@
 """Matrix products in the fixed order of sums, for any number of rows.
 
 Integer matrices meet activations that are quantised to int8 in groups of 32: s = amax / 127,
-q = x / s rounded half to even. The term of a group is (float(I) * s) * d, minus
+q = x / s rounded half to even, within -127..127. The term of a group is (float(I) * s) * d, minus
 (float(M) * s) * d_min where the type has minima; I and M are exact integers below 2**24. 16 groups
 in turn make a segment, segments are added in ascending order. Float matrices meet float32
 activations, in the order of `lanes.py`.
@@ -47,6 +47,7 @@ def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
     """int8 activations of float32 [R, K]: values int32 [R, K] in -127..127, scale float32 [R, G],
     sums int32 [R, G, 2] of each half of a group."""
     magic = np.float32(12582912.0)  # adding and taking it off rounds half to even
+    lowest, highest = np.float32(-127), np.float32(127)
     for r in range(x.shape[0]):
         for g in range(scale.shape[1]):
             group = x[r, g * GROUP : (g + 1) * GROUP]
@@ -60,7 +61,8 @@ def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
                 for i in range(half * 16, half * 16 + 16):
                     q = np.int32(0)
                     if s > np.float32(0):
-                        q = np.int32((group[i] / s + magic) - magic)
+                        # Only a scale of a few units of 2**-149 leaves the range.
+                        q = np.int32(min(max((group[i] / s + magic) - magic, lowest), highest))
                     values[r, g * GROUP + i] = q
                     total += q
                 sums[r, g, half] = total
@@ -135,7 +137,7 @@ def integer_product(values: Any, scale: Any, sums: Any, weight: Any, expert: int
 
 @compiled
 def float_tile(x: Any, values: Any, lanes: Any, part: Any, result: Any) -> None:
-    """result[n] = the lane-ordered dot of x, float32 [K], with column n of values, [K, 32]."""
+    """result[n] = the lane-ordered dot of x, float32 [K], with column n of values, [K, N]."""
     columns = x.size
     for start in range(0, columns, SEGMENT):
         lanes[:] = np.float32(0)
@@ -143,23 +145,24 @@ def float_tile(x: Any, values: Any, lanes: Any, part: Any, result: Any) -> None:
             lane = lanes[(k - start) % LANES]
             w = values[k]
             a = x[k]
-            for n in range(TILE):
+            for n in range(w.size):
                 lane[n] += w[n] * a
         tree_columns(lanes, part)
-        for n in range(TILE):
+        for n in range(part.size):
             result[n] = part[n] if start == 0 else result[n] + part[n]
 
 
 @compiled
 def float_product(x: Any, values: Any, out: Any) -> None:
-    """The float order for every row and output. values: float32 [T, K, 32]."""
-    lanes = np.empty((LANES, TILE), np.float32)
-    part = np.empty(TILE, np.float32)
-    result = np.empty(TILE, np.float32)
+    """The float order for every row and output. values: float32 [T, K, outputs of a tile]."""
+    size = values.shape[2]
+    lanes = np.empty((LANES, size), np.float32)
+    part = np.empty(size, np.float32)
+    result = np.empty(size, np.float32)
     for tile in range(values.shape[0]):
-        width = min(TILE, out.shape[1] - tile * TILE)
+        width = min(size, out.shape[1] - tile * size)
         for r in range(x.shape[0]):
             float_tile(x[r], values[tile], lanes, part, result)
-            target = out[r, tile * TILE : tile * TILE + width]
+            target = out[r, tile * size : tile * size + width]
             for n in range(width):
                 target[n] = result[n]

@@ -15,6 +15,7 @@ from engine.gguf.integer_form import integer_form
 from engine.gguf.types import QuantType
 
 TILE = 32
+NARROW_TILE = 8
 GROUP = 32
 
 Array = npt.NDArray[Any]
@@ -30,7 +31,8 @@ class Matrix(NamedTuple):
     codes int8 [E, T, G, 32, 32] (element, output) and scale float32 [E, T, G, 32];
     multiplier int8 [E, T, G, 2, 32] for each half of a group, without tiles: all 1;
     minimum_scale float32 [E, T, G, 32] and minimum_multiplier int8 [E, T, G, 2, 32], without tiles:
-    the type has no minima. Any other has only values, float32 [E, T, columns, 32].
+    the type has no minima. Any other has only values, float32 [E, T, columns, 32], or in tiles of 8
+    outputs when it has no more.
     """
 
     rows: int
@@ -61,7 +63,8 @@ def matrix(raw: Array, kind: QuantType, columns: int, *, float_activations: bool
     stacked = raw if raw.ndim == 3 else raw[None]
     count, rows = stacked.shape[:2]
     if float_activations or kind.name in _FLOAT_TYPES:
-        values = _tiles(dequantize(stacked, kind)).swapaxes(2, 3)
+        width = NARROW_TILE if rows <= NARROW_TILE else TILE
+        values = _tiles(dequantize(stacked, kind), width).swapaxes(2, 3)
         return Matrix(rows, columns, *_no_integers(count), np.ascontiguousarray(values))
     form = integer_form(stacked, kind)
     codes = _tiles(form.codes.reshape(count, rows, -1, GROUP)).transpose(0, 1, 3, 4, 2)
@@ -96,13 +99,13 @@ def _no_integers(count: int) -> tuple[Array, Array, Array, Array, Array]:
     )
 
 
-def _tiles(values: Array) -> Array:
-    """[E, N, ...] -> [E, T, 32, ...], with zeros for the outputs that the last tile lacks."""
+def _tiles(values: Array, width: int = TILE) -> Array:
+    """[E, N, ...] -> [E, T, width, ...], with zeros for the outputs that the last tile lacks."""
     experts, rows = values.shape[:2]
-    tiles = -(-rows // TILE)
-    padded = np.zeros((experts, tiles * TILE, *values.shape[2:]), values.dtype)
+    tiles = -(-rows // width)
+    padded = np.zeros((experts, tiles * width, *values.shape[2:]), values.dtype)
     padded[:, :rows] = values
-    return padded.reshape(experts, tiles, TILE, *values.shape[2:])
+    return padded.reshape(experts, tiles, width, *values.shape[2:])
 
 
 def _groups(scale: Array) -> Array:
