@@ -137,7 +137,7 @@ def _material(
         firsts.append(_continued(alone, text, text.prompt))
         second = replace(text, prompt=(*alone.tokens, *follow), max_new=max(1, text.max_new // 2))
         longer.append(_continued(alone, second, follow))
-        half = max(17, len(text.prompt) // 2)
+        half = max(17, min(64, len(text.prompt) // 2))
         fork = replace(second, prompt=text.prompt[:half] + follow)
         forked.append(_continued(Alone(pipeline), fork, fork.prompt))
     return Material(

@@ -17,7 +17,7 @@ GREEDY = Sampling(penalty_repeat=1.3)
 SAMPLED = Sampling(temperature=0.9, top_k=50, top_p=0.97, penalty_repeat=1.1, seed=1)
 MOST_PROMPT = 96
 """Tokens of a prompt, unless long ones are asked for."""
-TOGETHER = 320
+TOGETHER = 288
 """Tokens of the prompt made of all workloads: more than a small model's indexer may select."""
 
 

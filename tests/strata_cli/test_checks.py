@@ -8,20 +8,27 @@ from pathlib import Path
 import pytest
 
 import bench.records
-from tests.machines import SMALL_MODEL
+from bench.suites import SUITES
+from setup.models import bundled_model
+from tests.machines import FIXTURES, SMALL_MODEL
 from tests.strata_cli.commands import strata
 
 Capture = pytest.CaptureFixture[str]
 
 
-def test_check_exactness_is_equal(capsys: Capture) -> None:
-    words = ["--model", str(SMALL_MODEL), "--suite", "slots,chunks", "--max-new", "40"]
-    ran = strata(capsys, "check-exactness", *words, "--json", "-q")
+@pytest.mark.parametrize(
+    "model", [bundled_model(), FIXTURES / "tiny-qwen35moe.gguf"], ids=lambda path: path.stem
+)
+def test_check_exactness_is_equal(capsys: Capture, model: Path) -> None:
+    """The default set on the trained models: 4 slots, drafts, greedy and sampled."""
+    ran = strata(capsys, "check-exactness", "--model", str(model), "--json", "-q")
     assert ran.code == 0, ran.out
     document = ran.document
     assert document["equal"]
-    assert [suite["difference"] for suite in document["suites"]] == [None, None]
-    assert document["rows"] > 300
+    assert [suite["suite"] for suite in document["suites"]] == [suite.name for suite in SUITES]
+    assert not any(suite["difference"] for suite in document["suites"])
+    assert document["left_out"] == []
+    assert document["rows"] > 1500
     assert ran.err == ""
 
 
