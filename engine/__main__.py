@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from engine.errors import StrataError
 from engine.process import Loaded, run_process
 from engine.startup import engine_for, load_planned, plan_from_args
+from engine.switches import switch_notes, this_environment, traces
 
 _SERVE = "--serve"
 
@@ -22,6 +23,9 @@ def main(args: Sequence[str]) -> int:
 
 
 def _load(flags: Sequence[str]) -> Loaded:
+    environment = this_environment()
+    for note in switch_notes(environment):
+        print(note, file=sys.stderr)
     plan = plan_from_args(flags)
     config = plan.config
     print(f"loading {config.model}", file=sys.stderr)
@@ -32,7 +36,7 @@ def _load(flags: Sequence[str]) -> Loaded:
         "spec_min_p": str(config.spec_min_p),
         "mtp": int(model.pipeline.can_draft),
     }
-    return Loaded(engine_for(model, config), config.max_context, info)
+    return Loaded(engine_for(model, config), config.max_context, info, traces(environment))
 
 
 if __name__ == "__main__":

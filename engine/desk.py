@@ -43,12 +43,22 @@ class _Call:
 
 
 class Desk:
-    """Serves commands with `engine`; every answer goes to `send`. `clock` counts seconds."""
+    """Serves commands with `engine`; every answer goes to `send`.
 
-    def __init__(self, engine: Engine, send: Send, clock: Callable[[], float]) -> None:
+    `clock` counts seconds; `trace` gets a sentence for each prompt that is read.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        send: Send,
+        clock: Callable[[], float],
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
         self._engine = engine
         self._send = send
         self._clock = clock
+        self._trace = trace
         self._calls: dict[str, _Call] = {}
         self._numbers = 0
 
@@ -123,6 +133,9 @@ class Desk:
         self._send(messages.PromptRead(event.read, event.total, ms, rate, call.rid))
         if event.read == event.total:
             self._send(messages.Reused(call.reused, call.rid))
+            if self._trace:
+                held = f"slot {call.slot} held {call.reused} of {event.total} prompt tokens"
+                self._trace(f"{held}, the others took {ms:.1f} ms")
 
     def _tell_token(self, call: _Call, event: request.Produced) -> None:
         choice = event.choice

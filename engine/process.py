@@ -26,6 +26,8 @@ class Loaded:
     engine: Engine
     max_context: int
     info: Mapping[str, int | str]
+    trace: bool = False
+    """Log a line for each admission."""
 
 
 def run_process(load: Callable[[], Loaded]) -> int:
@@ -57,7 +59,8 @@ def _serve(load: Callable[[], Loaded], inbox: Inbox, outbox: Outbox) -> int:
     engine = loaded.engine
     outbox.send(Info(_facts(loaded)))
     outbox.send(Ready(loaded.max_context))
-    desk = Desk(engine, outbox.send, time.monotonic)
+    trace = _log_line if loaded.trace else None
+    desk = Desk(engine, outbox.send, time.monotonic, trace)
     open_input = True
     while open_input or engine.busy:
         for command in inbox.take(wait=not engine.busy):
@@ -96,6 +99,10 @@ def _reason(error: Exception) -> str:
     if isinstance(error, StrataError):
         return f"{error.message}: {error.hint}" if error.hint else error.message
     return f"{type(error).__name__}: {error}"
+
+
+def _log_line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _log(error: Exception) -> None:

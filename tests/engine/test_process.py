@@ -375,3 +375,10 @@ def test_a_model_that_cannot_be_loaded_is_named() -> None:
     assert code == 1
     assert events == [Failed("model.gguf is not a GGUF: name a GGUF file")]
     assert log == "error: model.gguf is not a GGUF: name a GGUF file\n"
+
+
+def test_a_trace_tells_of_each_admission() -> None:
+    child = Child("trace").started()
+    child.say(BatchGen(1, 2, (1, 2, 4), rid="r"))
+    _, log, _ = child.close()
+    assert "slot 1 held 0 of 3 prompt tokens, the others took " in log

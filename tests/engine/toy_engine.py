@@ -1,8 +1,9 @@
 """An engine process with the toy model: `python -m tests.engine.toy_engine [MOOD ...]`.
 
 Moods: `ends` (token 58 ends an answer), `nan` (token 59 makes its row's logits NaN), `broken`
-(token 60 fails its window), `slow` (token 60 sleeps for a minute), `refused` (the model cannot be
-loaded), `gate=FD` (every window first takes a byte from the file descriptor).
+(token 60 fails its window), `slow` (token 60 sleeps for a minute), `trace` (a log line for each
+admission), `refused` (the model cannot be loaded), `gate=FD` (every window first takes a byte from
+the file descriptor).
 """
 
 import os
@@ -54,7 +55,7 @@ def load(moods: set[str]) -> Loaded:
         spec=3,
         checkpoint_every=0,
     )
-    return Loaded(Engine(Moody(moods), options), CONTEXT, {"model": "toy"})
+    return Loaded(Engine(Moody(moods), options), CONTEXT, {"model": "toy"}, "trace" in moods)
 
 
 if __name__ == "__main__":

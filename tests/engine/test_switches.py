@@ -1,0 +1,69 @@
+"""The table of environment variables."""
+
+import pytest
+
+from engine.errors import ConfigError
+from engine.switches import SWITCHES, read_switches, switch_notes, this_environment, traces
+
+
+def test_the_table_is_sorted_and_its_defaults_have_the_type_they_say() -> None:
+    names = [switch.name for switch in SWITCHES]
+    assert names == sorted(set(names))
+    kinds = {"flag": bool, "whole": int, "number": float, "text": str}
+    for switch in SWITCHES:
+        assert type(switch.default) is kinds[switch.kind]
+        assert switch.meaning.endswith(".")
+
+
+def test_only_what_is_set_is_read() -> None:
+    read = read_switches({"STRATA_TRACE": "1", "STRATA_BATCH_MTP": "", "PATH": "/bin"})
+    assert {switch.name: value for switch, value in read.items()} == {"TRACE": True}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "allowed"),
+    [
+        ("STRATA_TRACE", "yes", "0 or 1"),
+        ("STRATA_IQ_MT_MIN", "-1", "a whole number from 0"),
+        ("STRATA_IQ_MT_MIN", "1.5", "a whole number from 0"),
+        ("STRATA_IQ_MT_MIN", "\u0663", "a whole number from 0"),
+        ("STRATA_BATCH_DECODE_SHARE", "half", "a number from 0"),
+        ("STRATA_BATCH_DECODE_SHARE", "nan", "a number from 0"),
+        ("STRATA_BATCH_DECODE_SHARE", "-0.5", "a number from 0"),
+    ],
+)
+def test_a_bad_value_is_named(variable: str, text: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_switches({variable: text})
+    assert caught.value.message == f"{variable} is {text!r}, allowed is {allowed}"
+
+
+def test_good_values_are_converted() -> None:
+    set_ = {
+        "STRATA_BATCH_DECODE_SHARE": "0.25",
+        "STRATA_IQ_MT_MIN": "4",
+        "STRATA_TRACE": "0",
+        "STRATA_DEFAULTS": "026",
+    }
+    values = {switch.variable: value for switch, value in read_switches(set_).items()}
+    assert values == {
+        "STRATA_BATCH_DECODE_SHARE": 0.25,
+        "STRATA_DEFAULTS": "026",
+        "STRATA_IQ_MT_MIN": 4,
+        "STRATA_TRACE": False,
+    }
+
+
+def test_a_note_says_what_becomes_of_a_switch_that_does_not_act() -> None:
+    some = {"STRATA_BATCH_MTP": "1", "STRATA_PIPED_MTP": "2", "STRATA_TRACE": "1"}
+    assert switch_notes(some) == [
+        "STRATA_BATCH_MTP=1 is built in: Drafts in the slots too.",
+        "STRATA_PIPED_MTP=2 is not in this version: Drafts of a slot in pipelined groups.",
+    ]
+
+
+def test_tracing_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not traces({})
+    assert not traces({"STRATA_TRACE": "0"})
+    monkeypatch.setenv("STRATA_TRACE", "1")
+    assert traces(this_environment())
