@@ -14,7 +14,6 @@ DELTA_RULE = 2e-5
 EXPERTS = 3e-6
 HYPER_CONNECTIONS = 5e-6
 NGRAM = 5e-6
-INDEXER = 5e-6
 
 # In units of the last place of the float32 result, over the whole grid.
 EXP_ULP = 1.5
