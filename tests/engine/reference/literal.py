@@ -166,7 +166,7 @@ def attend(q: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: np.float3
 
 
 def convolve(history: Sequence[np.ndarray | None], weight: np.ndarray) -> np.ndarray:
-    """silu of the taps' sum, oldest first; `history` has an input a tap (None: before the start)."""
+    """silu of the taps' sum, oldest first; `history` has an input a tap (None: before 0)."""
     out = np.empty(len(weight), F)
     for channel, taps in enumerate(weight):
         acc = ZERO

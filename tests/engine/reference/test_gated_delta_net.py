@@ -128,7 +128,7 @@ def test_any_chunking_gives_the_same_bits() -> None:
 
 @pytest.mark.parametrize("certain", [1, 2, 4])
 def test_draft_rows_change_no_state(certain: int) -> None:
-    """Their outputs are those of certain rows; applying the kept ones later gives the same state."""
+    """Their outputs are those of certain rows; applying kept ones later gives the same state."""
     x, state, sure = _inputs(14), _state(), _state()
     for s in (state, sure):
         _run(x.rows(0, 10), s, one_slot(1, 0, 10))

@@ -12,8 +12,8 @@ Scalar = Callable[[np.float32], float]
 
 NAMES = ("exp", "sigmoid", "silu", "softplus")
 SPECIAL = np.array(
-    [0.0, -0.0, 1e-45, -1e-45, 1e-30, 88.7, 88.72284, 88.8, 89, 90, 1e38, -87.3, -87.4, -100]
-    + [-103.2, -103.98, -104, -105, -1e38, np.inf, -np.inf, 0.34657359, -0.34657359, 17, 20],
+    "0 -0 1e-45 -1e-45 1e-30 88.7 88.72284 88.8 89 90 1e38 -87.3 -87.4 -100 -103.2 -103.98 "
+    "-104 -105 -1e38 inf -inf 0.34657359 -0.34657359 17 20".split(),
     np.float32,
 )
 GRID = np.linspace(-104, 89, 40001, dtype=np.float64).astype(np.float32)
