@@ -28,8 +28,8 @@ class Checkpoint:
 class DraftAsk:
     """A wish for at most `count` (at least 1) draft tokens of a slot.
 
-    The first draft is always made. A further one is made while the draft layer gave the one before
-    it at least `min_probability`.
+    A draft is offered while the draft layer gives it, and gave every one before it, at least
+    `min_probability`.
     """
 
     slot: int

@@ -16,7 +16,7 @@ HYPER_CONNECTIONS = 5e-6
 NGRAM = 5e-6
 
 # In units of the last place of the float32 result, over the whole grid.
-EXP_ULP = 1.5
-SIGMOID_ULP = 3.0
-SILU_ULP = 3.5
-SOFTPLUS_ULP = 2.5
+EXP_ULP = 1.0
+SIGMOID_ULP = 2.5
+SILU_ULP = 2.4
+SOFTPLUS_ULP = 2.8
