@@ -105,7 +105,6 @@ def test_every_wrong_shape_is_an_error(model: GGUF) -> None:
             changed = dict(model.tensors) | {name: replace(info, shape=shape)}
             with pytest.raises(ModelFileError, match="by the metadata it should be") as caught:
                 _load(_altered(model, changed))
-                pytest.fail(f"{name} {shape}")
             message = caught.value.message
             # The vocabulary's size is taken from the embedding.
             if name != "token_embd.weight" and not any(part in name for part in FREE):
