@@ -10,7 +10,7 @@ import torch
 
 from engine.layers.context import Context
 from engine.models.config import ModelConfig
-from engine.models.state import StateShape, build_block
+from engine.models.state import StateShape, build_block, recurrent_tensors
 from engine.models.weights import DraftBlock
 from engine.ops import Ops
 from engine.rows import Rows
@@ -39,6 +39,7 @@ class Drafter:
         self._table = table
         self._pooled_norm = pooled_norm
         self._block = build_block(w.block, config.draft_layers[0], config, shape, ops)
+        self.state = recurrent_tensors((self._block,))
 
     def forward(
         self, residual: torch.Tensor, tokens: torch.Tensor, rows: Rows

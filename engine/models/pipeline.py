@@ -69,6 +69,7 @@ class DevicePipeline:
             self.drafter = Drafter(
                 w.draft, draft_config, shape, ops, table, pooled_norm=pooled_norm
             )
+        self._state = [*self.trunk.state, *(self.drafter.state if self.drafter else [])]
         self._hyper = config.hyper_streams > 0
         self._seats = [_DraftSeat() for _ in range(shape.slots)]
         self._residual = torch.empty(0)
@@ -158,20 +159,20 @@ class DevicePipeline:
 
     def clear(self, slot: int) -> None:
         """See `Pipeline.clear`."""
-        for tensor in self.trunk.state:
+        for tensor in self._state:
             tensor[slot].zero_()
         self._seats[slot] = _DraftSeat()
 
     def save(self, slot: int) -> Checkpoint:
         """See `Pipeline.save`."""
         seat = self._seats[slot]
-        state: Any = ([tensor[slot].clone() for tensor in self.trunk.state], seat.residual)
+        state: Any = ([tensor[slot].clone() for tensor in self._state], seat.residual)
         return Checkpoint(seat.length, state)
 
     def restore(self, slot: int, checkpoint: Checkpoint) -> None:
         """See `Pipeline.restore`."""
         tensors, residual = checkpoint.state
-        for tensor, saved in zip(self.trunk.state, tensors, strict=True):
+        for tensor, saved in zip(self._state, tensors, strict=True):
             tensor[slot].copy_(saved)
         self._seats[slot] = _DraftSeat(length=checkpoint.length, residual=residual)
 
