@@ -69,8 +69,6 @@ class Model:
 
         An end token is the last one, unless `ignore_end`. Forgets what the slots held.
         """
-        for slot in range(self.pipeline.slots):
-            self.pipeline.clear(slot)
         ends: frozenset[int] = frozenset() if ignore_end else self.tokenizer.eos_ids
         options = EngineOptions(eos_ids=ends, spec=self._spec)
         return generate(self.pipeline, options, ids, max_new, sampling)

@@ -111,7 +111,7 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "spec_min_p",
         ("--spec-min-p",),
         "number",
-        "A further draft is made while the draft layer was this sure of the one before.",
+        "Drafts enter a window while the draft layer gives each at least this probability.",
         high=1,
     ),
     EngineFlag("prefill", ("--prefill",), "prefill", "Prompt tokens read in one window."),

@@ -105,7 +105,7 @@ def mix(
     outputs = np.empty((rows * used, out.shape[1]), np.float32)
     first = 0
     while first < pairs.size:
-        index = chosen[pairs[first] // used, pairs[first] % used]
+        index = np.int64(chosen[pairs[first] // used, pairs[first] % used])
         last = first
         while last < pairs.size and chosen[pairs[last] // used, pairs[last] % used] == index:
             last += 1

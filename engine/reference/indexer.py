@@ -56,16 +56,19 @@ def select_blocks(
         rows.positions,
         table,
     )
-    chosen = np.full((rows.count, config.top_k // ratio), -1, np.int32)
-    choose(
-        queries,
-        block_keys.numpy(),
-        rows.slots.numpy(),
-        rows.positions.numpy(),
-        ratio,
-        np.float32(config.key_length**0.5),
-        chosen,
-    )
+    slots, positions = rows.slots.numpy(), rows.positions.numpy()
+    complete = (positions + 1) // ratio
+    scores = np.empty((rows.count, max(int(complete.max()), 1)), np.float32)
+    budget = config.top_k // ratio
+    divisor = np.float32(config.key_length**0.5)
+    score_blocks(queries, block_keys.numpy(), slots, complete, budget, divisor, scores)
+    chosen = np.full((rows.count, budget), -1, np.int32)
+    for r, count in enumerate(complete):
+        if count <= budget:
+            chosen[r, :count] = np.arange(count)
+        else:  # stable: among equal scores the lowest block comes first
+            order = np.argsort(-scores[r, :count], kind="stable")
+            chosen[r] = np.sort(order[:budget])
     return torch.from_numpy(chosen)
 
 
@@ -96,26 +99,24 @@ def finish_blocks(
 
 
 @compiled
-def choose(
-    queries: Any, block_keys: Any, slots: Any, positions: Any, ratio: int, divisor: Any, chosen: Any
+def score_blocks(
+    queries: Any,
+    block_keys: Any,
+    slots: Any,
+    complete: Any,
+    budget: int,
+    divisor: Any,
+    scores: Any,
 ) -> None:
-    """Fills `chosen` with the best blocks of every row, ascending."""
+    """Scores of the complete blocks of every row that has more of them than its budget."""
     lanes = np.empty(LANES, np.float32)
-    scores = np.empty(block_keys.shape[1], np.float32)
-    budget = chosen.shape[1]
     for r in range(queries.shape[0]):
-        complete = (positions[r] + 1) // ratio
-        if complete <= budget:
-            for b in range(complete):
-                chosen[r, b] = b
+        if complete[r] <= budget:
             continue
-        for b in range(complete):
+        for b in range(complete[r]):
             score = np.float32(0)
             for h in range(queries.shape[1]):
                 value = dot(queries[r, h], block_keys[slots[r], b], lanes)
                 if value > np.float32(0):
                     score += value
-            scores[b] = score / divisor
-        # Stable: among equal scores the lowest block comes first.
-        order = np.argsort(-scores[:complete], kind="mergesort")
-        chosen[r] = np.sort(order[:budget]).astype(np.int32)
+            scores[r, b] = score / divisor
