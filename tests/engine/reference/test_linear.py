@@ -87,6 +87,8 @@ def test_integer_order_of_any_number_of_outputs(rows: int) -> None:
     [
         ("F32", 1, 5),
         ("F32", 6, 33),
+        ("F32", 8, 40),
+        ("F32", 9, 40),
         ("F32", 31, 100),
         ("F32", 32, 64),
         ("F16", 33, 515),
