@@ -10,7 +10,7 @@ import torch
 from engine.reference.compiled import compiled
 from engine.reference.lanes import LANES, total
 from engine.reference.linear import product
-from engine.reference.matrix import Matrix
+from engine.reference.matrix import ONLY, Matrix
 from engine.reference.scalar import exp, sigmoid, silu
 
 
@@ -55,7 +55,7 @@ def shared_expert(
 def top_experts(x: Any, weight: Any, experts: Any, weights: Any) -> None:
     """As `route`, on arrays."""
     logits = np.empty((x.shape[0], weight.rows), np.float32)
-    product(x, weight, 0, logits)
+    product(x, weight, ONLY, logits)
     lanes = np.empty(LANES, np.float32)
     p = np.empty(logits.shape[1], np.float32)
     for r in range(logits.shape[0]):
@@ -80,7 +80,7 @@ def top_experts(x: Any, weight: Any, experts: Any, weights: Any) -> None:
 
 
 @compiled
-def expert(x: Any, gate: Any, up: Any, down: Any, index: int, out: Any) -> None:
+def expert(x: Any, gate: Any, up: Any, down: Any, index: Any, out: Any) -> None:
     """out = down(silu(gate.x) * up.x) of one expert of the stacks."""
     g = np.empty((x.shape[0], gate.rows), np.float32)
     u = np.empty((x.shape[0], up.rows), np.float32)
@@ -129,9 +129,9 @@ def mix(
 @compiled
 def share(x: Any, gate: Any, up: Any, down: Any, scalar: Any, out: Any) -> None:
     """As `shared_expert`, on arrays."""
-    expert(x, gate, up, down, 0, out)
+    expert(x, gate, up, down, ONLY, out)
     scalars = np.empty((x.shape[0], 1), np.float32)
-    product(x, scalar, 0, scalars)
+    product(x, scalar, ONLY, scalars)
     for r in range(out.shape[0]):
         s = sigmoid(scalars[r, 0])
         row = out[r]
