@@ -13,7 +13,7 @@ import torch
 
 from engine.reference.compiled import compiled
 from engine.reference.linear import product
-from engine.reference.matrix import Matrix
+from engine.reference.matrix import ONLY, Matrix
 from engine.reference.norms import normalise
 from engine.reference.scalar import sigmoid, silu
 
@@ -63,16 +63,16 @@ def read(
     normed = np.empty(streams.shape, np.float32)
     normalise(streams, norm, width, eps, normed)
     low = np.empty((streams.shape[0], down.rows), np.float32)
-    product(normed, down, 0, low)
+    product(normed, down, ONLY, low)
     for r in range(low.shape[0]):
         row = low[r]
         for i in range(row.size):
             row[i] = silu(row[i] / divisor)
     mix = np.empty(streams.shape, np.float32)
-    product(low, up, 0, mix)
+    product(low, up, ONLY, mix)
     mean_of_mixed(mix, normed, count, out)
     if weights.shape[1]:
-        product(normed, inject, 0, weights)
+        product(normed, inject, ONLY, weights)
         for r in range(weights.shape[0]):
             row = weights[r]
             for i in range(row.size):
