@@ -127,7 +127,9 @@ def test_fixtures_give_the_same_greedy_tokens(family: str) -> None:
     assert clear_steps >= 30
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("q*-a-[iq]*.gguf")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FIXTURES.glob("q*-a-[iq]*.gguf")), ids=lambda path: path.stem
+)
 def test_quantised_fixtures_begin_alike(path: Path) -> None:
     """The first token of the stored llama.cpp runs, where it was whole text.
 
