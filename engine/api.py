@@ -167,7 +167,7 @@ def load(
 
 
 def _same_model(trunk: ModelConfig, draft: ModelConfig, path: Path) -> None:
-    for name in ("architecture", "width", "hyper_streams", "vocab_size"):
+    for name in ("architecture", "width", "hyper_streams", "vocab_size", "attention"):
         own, other = getattr(trunk, name), getattr(draft, name)
         if own != other:
             raise ConfigError(

@@ -33,10 +33,11 @@ def select_blocks(
     eps: float,
     rows: Rows,
 ) -> torch.Tensor:
-    """Writes the rows' keys, then chooses: int32 [R, top_k // ratio], ascending, padded with -1.
+    """Writes the rows' keys, then chooses: int32 [R, B], ascending, padded with -1.
 
     q: float32 [R, H * K]; k: float32 [R, K]; raw_keys: float32 [S, L, K], a ring by position;
-    block_keys: float32 [S, context // ratio, K]. Equal scores: the lowest block first.
+    block_keys: float32 [S, context // ratio, K]. B is top_k // ratio, or all
+    blocks there are. Equal scores: the lowest block first.
     """
     spans = rows.spans.numpy()
     finish_blocks(
@@ -59,7 +60,7 @@ def select_blocks(
     slots, positions = rows.slots.numpy(), rows.positions.numpy()
     complete = (positions + 1) // ratio
     scores = np.empty((rows.count, max(int(complete.max()), 1)), np.float32)
-    budget = config.top_k // ratio
+    budget = min(config.top_k // ratio, block_keys.shape[1])
     divisor = np.float32(config.key_length**0.5)
     score_blocks(queries, block_keys.numpy(), slots, complete, budget, divisor, scores)
     chosen = np.full((rows.count, budget), -1, np.int32)

@@ -17,7 +17,7 @@ from engine.gguf.types import QuantType
 TILE = 32
 NARROW_TILE = 8
 # The index of a matrix that is no stack; a plain 0 would be compiled as a case of its own.
-ONLY = np.int64(0)
+ONLY: Any = np.int64(0)
 GROUP = 32
 
 Array = npt.NDArray[Any]
