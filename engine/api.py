@@ -21,6 +21,7 @@ from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
+from engine.resolve import DEFAULT_CONTEXT
 from engine.rows import rows_of
 from engine.sampling import Sampling
 from engine.window import Span, Verdict, Window
@@ -156,7 +157,7 @@ def load(
         tokenizer = Tokenizer.from_metadata(gguf.metadata)
     shape = StateShape(
         slots,
-        min(max_context or config.context_length, config.context_length),
+        min(max_context or DEFAULT_CONTEXT, config.context_length),
         kv,
         max(0, spec - 1),
     )

@@ -44,6 +44,12 @@ class MemoryPlan:
         return self.weight_bytes + self.work_bytes + self.slots * self.slot_bytes
 
     @property
+    def slots_that_fit(self) -> int:
+        """As many slots of this kind as the machine has room for; at least 0."""
+        left = self.available_bytes - self.weight_bytes - self.work_bytes
+        return max(0, left // max(1, self.slot_bytes))
+
+    @property
     def fits(self) -> bool:
         """True when the machine can give that much."""
         return self.total_bytes <= self.available_bytes

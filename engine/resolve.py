@@ -131,8 +131,7 @@ def _sizes(
 
     while not plan(size).fits and size.prompt_cache > 1:
         size = replace(size, prompt_cache=size.prompt_cache - 1)
-    while not plan(size).fits and size.slots > 1:
-        size = replace(size, slots=size.slots - 1)
+    size = replace(size, slots=max(1, min(size.slots, plan(size).slots_that_fit)))
     while not plan(size).fits and size.max_context > SMALLEST_CONTEXT:
         size = replace(size, max_context=max(SMALLEST_CONTEXT, size.max_context // 2))
     memory = plan(size)

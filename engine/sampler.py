@@ -118,7 +118,8 @@ def _largest(row: Floats, count: int) -> Whole:
 
 
 def _weights(logits: Floats, temperature: float) -> Whole:
-    x = (logits.astype(np.float64) - float(logits.max())) / temperature
+    with np.errstate(over="ignore"):  # minus infinity at a tiny temperature: weight 0
+        x = (logits.astype(np.float64) - float(logits.max())) / temperature
     weights = np.zeros(len(x), np.int64)
     some = np.flatnonzero(x >= _LOWEST)
     weights[some] = np.rint(_exp(x[some]) * float(_ONE)).astype(np.int64)

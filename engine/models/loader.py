@@ -79,13 +79,19 @@ def _block(tensors: Tensors, layer: LayerConfig, config: ModelConfig) -> Block:
         mixer=mixer,
         experts=tensors.group(Experts, prefix),
         ngram=tensors.group(NgramEmbedding, prefix) if layer.ngram else None,
-        hc_attn=tensors.group(HyperConnection, f"{prefix}hc_attn_") if hyper else None,
-        hc_ffn=tensors.group(HyperConnection, f"{prefix}hc_ffn_") if hyper else None,
+        hc_attn=_connection(tensors, f"{prefix}hc_attn_") if hyper else None,
+        hc_ffn=_connection(tensors, f"{prefix}hc_ffn_") if hyper else None,
         attn_norm=None if hyper else tensors.vector(f"{prefix}attn_norm.weight"),
         post_attention_norm=None
         if hyper
         else tensors.vector(f"{prefix}post_attention_norm.weight"),
     )
+
+
+def _connection(tensors: Tensors, prefix: str) -> HyperConnection:
+    """A block's hyper-connection, which must have its write weights."""
+    tensors.require(f"{prefix}inject.weight")
+    return tensors.group(HyperConnection, prefix)
 
 
 def _draft(tensors: Tensors, config: ModelConfig, trunk: Tensors, output: object) -> DraftBlock:

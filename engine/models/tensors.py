@@ -60,6 +60,10 @@ class Tensors:
         """A tensor outside a group as float32, in the shape that its last name part stands for."""
         return self._vector(name, _field(name))
 
+    def require(self, name: str) -> None:
+        """Raises ModelFileError when the file lacks this tensor."""
+        self._gguf.tensor(name)
+
     def matrix(self, name: str) -> Any:
         """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
         return self._matrix(name, _field(name), {})

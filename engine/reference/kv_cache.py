@@ -90,7 +90,8 @@ def quantise_cells(x: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         scales = (amax / np.float32(127)).astype(np.float16)
     wide = np.repeat(scales.astype(np.float32), SCALE_VALUES, axis=-1)[..., :length]
-    ratio = np.divide(x, wide, out=np.zeros_like(x), where=wide > 0)
+    # Where the scale is not finite it alone carries that on.
+    ratio = np.divide(x, wide, out=np.zeros_like(x), where=(wide > 0) & np.isfinite(wide))
     codes = np.clip(np.rint(ratio), -127, 127).astype(np.int8)
     return codes, scales.view(np.uint16)
 

@@ -45,7 +45,8 @@ def product(x: Any, weight: Any, expert: int, out: Any) -> None:
 @compiled
 def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
     """int8 activations of float32 [R, K]: values int32 [R, K] in -127..127, scale float32 [R, G],
-    sums int32 [R, G, 2] of each half of a group."""
+    sums int32 [R, G, 2] of each half of a group. A NaN or infinity goes into its group's scale, and
+    from there into every product of its row."""
     magic = np.float32(12582912.0)  # adding and taking it off rounds half to even
     lowest, highest = np.float32(-127), np.float32(127)
     for r in range(x.shape[0]):
@@ -53,14 +54,16 @@ def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
             group = x[r, g * GROUP : (g + 1) * GROUP]
             amax = np.float32(0)
             for i in range(GROUP):
-                amax = max(amax, abs(group[i]))
+                size = abs(group[i])
+                if size > amax or size != size:  # once NaN, it stays
+                    amax = size
             s = amax / np.float32(127)
             scale[r, g] = s
             for half in range(2):
                 total = np.int32(0)
                 for i in range(half * 16, half * 16 + 16):
                     q = np.int32(0)
-                    if s > np.float32(0):
+                    if np.float32(0) < s < np.float32(np.inf):
                         # Only a scale of a few units of 2**-149 leaves the range.
                         q = np.int32(min(max((group[i] / s + magic) - magic, lowest), highest))
                     values[r, g * GROUP + i] = q

@@ -106,8 +106,9 @@ class Bridge:
 
     def fail_everything(self, why: str) -> None:
         """End what runs and what waits with a 503."""
+        # The queue first: a seat that is given up must not go to one who waits.
+        self._fail_queue(why, "stopping")
         self._fail_running(why, "stopping")
-        self._fail_queue(why)
 
     # The engine's side
 
@@ -204,13 +205,14 @@ class Bridge:
         self.slots = SlotTable(0)
         self._fail_running(f"the engine died: {reason}", "engine_died")
         if gives_up:
-            self._fail_queue(f"the engine died again and again: {reason}")
+            self._fail_queue(f"the engine died again and again: {reason}", "no_engine")
 
     def _fail_running(self, why: str, code: str) -> None:
         for ticket in list(self.running.values()):
             self._over(ticket, "cancel", ApiError(503, why, code=code, retry_after_s=1))
 
-    def _fail_queue(self, why: str) -> None:
-        while self.queue:
-            ticket = self.queue.popleft()
-            self._over(ticket, "cancel", ApiError(503, why, code="no_engine", retry_after_s=5))
+    def _fail_queue(self, why: str, code: str) -> None:
+        waiting = list(self.queue)
+        self.queue.clear()
+        for ticket in waiting:
+            self._over(ticket, "cancel", ApiError(503, why, code=code, retry_after_s=5))

@@ -166,6 +166,7 @@ def test_a_row_without_numbers_harms_no_other() -> None:
     x[1, 7], x[2, 40] = np.nan, np.inf
     mixed = linear(torch.from_numpy(x), weight)
     assert same_bits(mixed[[0, 3]], clean[[0, 3]])
+    assert not np.isfinite(mixed[[1, 2]].numpy()).any(), "and nothing hides it"
 
 
 @pytest.mark.parametrize("type_name", ["Q4_0", "Q6_K", "F16"])
