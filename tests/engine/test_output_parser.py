@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -290,13 +289,3 @@ def test_content_after_a_call() -> None:
     output = parsed(text, tools=TOOLS)
     assert output.content == "abc "
     assert len(output.tool_calls) == 2
-
-
-def test_cost_does_not_grow_with_the_text() -> None:
-    parser = OutputParser(thinking=True, tools=TOOLS)
-    begin_s = time.process_time()
-    for opening in ("", "</think>", "<tool_call><function=f><parameter=list>"):
-        parser.push(opening)
-        for _ in range(50_000):
-            parser.push("word\n")
-    assert time.process_time() - begin_s < 15

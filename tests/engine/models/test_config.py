@@ -1,57 +1,17 @@
 """ModelConfig from metadata: every error names its key, damage gives a StrataError and no other."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ModelFileError, StrataError, UnsupportedModelError
-from engine.gguf.reader import GGUF, open_gguf
 from engine.models.config import ModelConfig
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-FAMILIES = {"qwen4exp": "q4exp-a-f16.gguf", "qwen35moe": "q35moe-a-f16.gguf"}
-
-
-def _read(family: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    with open_gguf(FIXTURES / FAMILIES[family]) as gguf:
-        kept = {k: v for k, v in gguf.metadata.items() if not k.startswith("tokenizer.ggml.m")}
-        return kept, dict(gguf.tensors)
-
-
-FILES = {family: _read(family) for family in FAMILIES}
-
-
-def _config(family: str, **changes: Any) -> ModelConfig:
-    """The fixture's metadata with keys replaced (dots are written __), or removed by None."""
-    metadata = dict(FILES[family][0])
-    for key, value in changes.items():
-        name = f"{family}.{key.replace('__', '.')}"
-        metadata.pop(name, None)
-        if value is not None:
-            metadata[name] = value
-    return _parse(family, metadata)
-
-
-def _parse(family: str, metadata: dict[str, Any]) -> ModelConfig:
-    tensors = FILES[family][1]
-
-    def tensor(name: str) -> Any:
-        return tensors[name]
-
-    file = SimpleNamespace(
-        metadata=metadata, tensors=tensors, path=Path("some.gguf"), tensor=tensor
-    )
-    return ModelConfig.from_gguf(cast(GGUF, file))
+from tests.engine.models.metadata import FAMILIES, FILES, config_with, parse
 
 
 def test_qwen4exp() -> None:
-    config = _config("qwen4exp")
+    config = config_with("qwen4exp")
     assert config.architecture == "qwen4exp"
     assert config.name == "Q4Exp A"
     assert (config.width, config.vocab_size, config.context_length) == (256, 512, 4096)
@@ -77,7 +37,7 @@ def test_qwen4exp() -> None:
 
 
 def test_qwen35moe() -> None:
-    config = _config("qwen35moe")
+    config = config_with("qwen35moe")
     assert config.hyper_streams == 0
     assert config.ngram is None
     assert config.indexer is None
@@ -94,19 +54,19 @@ def _mixers(config: ModelConfig) -> str:
 
 def test_the_pattern_by_interval() -> None:
     pattern = {"attention__recurrent_layers": None, "block_count": 9}
-    assert _mixers(_config("qwen35moe", **pattern)) == "gggagggag"
-    assert _mixers(_config("qwen35moe", **pattern, full_attention_interval=2)) == "gagagagag"
-    assert _mixers(_config("qwen35moe", **pattern, full_attention_interval=1)) == "a" * 9
+    assert _mixers(config_with("qwen35moe", **pattern)) == "gggagggag"
+    assert _mixers(config_with("qwen35moe", **pattern, full_attention_interval=2)) == "gagagagag"
+    assert _mixers(config_with("qwen35moe", **pattern, full_attention_interval=1)) == "a" * 9
 
 
 def test_an_irregular_pattern_wins_over_the_interval() -> None:
     flags = np.array([0, 0, 1, 1, 0, 1], np.int32)
-    config = _config("qwen35moe", attention__recurrent_layers=flags, block_count=6)
+    config = config_with("qwen35moe", attention__recurrent_layers=flags, block_count=6)
     assert _mixers(config) == "aaggag"
 
 
 def test_attention_alone_needs_no_delta_net_keys() -> None:
-    config = _config(
+    config = config_with(
         "qwen35moe",
         attention__recurrent_layers=np.zeros(4, np.bool_),
         ssm__conv_kernel=None,
@@ -118,7 +78,7 @@ def test_attention_alone_needs_no_delta_net_keys() -> None:
 @pytest.mark.parametrize("entries", [5, 4])
 def test_the_draft_layer_is_the_last_and_always_attention(entries: int) -> None:
     """The list of recurrent layers may leave the draft layer out."""
-    config = _config(
+    config = config_with(
         "qwen35moe",
         nextn_predict_layers=1,
         block_count=5,
@@ -130,17 +90,19 @@ def test_the_draft_layer_is_the_last_and_always_attention(entries: int) -> None:
 
 
 def test_a_ratio_for_each_layer() -> None:
-    config = _config("qwen4exp", attention__compress_ratios=np.array([0, 8, 0, 0, 4], np.uint32))
+    config = config_with(
+        "qwen4exp", attention__compress_ratios=np.array([0, 8, 0, 0, 4], np.uint32)
+    )
     assert [layer.compress_ratio for layer in config.layers] == [0, 8, 0, 0, 0]
 
 
 def test_without_ratios_layers_of_an_ngram_model_have_four() -> None:
-    config = _config("qwen4exp", attention__compress_ratios=None)
+    config = config_with("qwen4exp", attention__compress_ratios=None)
     assert [layer.compress_ratio for layer in config.layers] == [0, 4, 0, 4, 0]
 
 
 def test_a_list_of_equal_entries_is_one_number() -> None:
-    config = _config("qwen35moe", attention__head_count_kv=np.array([2, 2, 2, 2], np.int32))
+    config = config_with("qwen35moe", attention__head_count_kv=np.array([2, 2, 2, 2], np.int32))
     assert config.attention.kv_heads == 2
 
 
@@ -177,7 +139,7 @@ NEEDED_BY_QWEN4EXP = [
 def _assert_names(family: str, key: str, value: object) -> None:
     name = f"{family}.{key.replace('__', '.')}"
     with pytest.raises(ModelFileError) as caught:
-        _config(family, **{key: value})
+        config_with(family, **{key: value})
     assert name in caught.value.message
     assert "some.gguf" in caught.value.message
     assert caught.value.hint
@@ -241,11 +203,11 @@ def test_an_unusable_value(key: str, value: object) -> None:
     family = "qwen4exp"
     if key == "attention__head_count":  # the message names the pair
         with pytest.raises(ModelFileError, match=r"qwen4exp\.attention\.head_count"):
-            _config(family, attention__head_count=value)
+            config_with(family, attention__head_count=value)
         return
     if key == "attention__head_count_kv":
         with pytest.raises(ModelFileError, match="head_count_kv 3"):
-            _config(family, attention__head_count_kv=value)
+            config_with(family, attention__head_count_kv=value)
         return
     _assert_names(family, key, value)
 
@@ -261,20 +223,20 @@ def test_an_unusable_value(key: str, value: object) -> None:
 )
 def test_unusable_hash_constants(key: str, value: object) -> None:
     with pytest.raises(ModelFileError, match=key):
-        _config("qwen4exp", **{f"ple__{key}": value})
+        config_with("qwen4exp", **{f"ple__{key}": value})
 
 
 @pytest.mark.parametrize("found", [None, "llama", 7, ["qwen4exp"], np.array([1, 2], np.int32)])
 def test_another_architecture(found: object) -> None:
     metadata = dict(FILES["qwen4exp"][0]) | {"general.architecture": found}
     with pytest.raises(UnsupportedModelError, match=r"general\.architecture"):
-        _parse("qwen4exp", metadata)
+        parse("qwen4exp", metadata)
 
 
 @pytest.mark.parametrize("name", [None, "", 7, np.array([1, 2], np.int32)])
 def test_a_name_that_is_none_becomes_the_file_s(name: object) -> None:
     metadata = dict(FILES["qwen4exp"][0]) | {"general.name": name}
-    assert _parse("qwen4exp", metadata).name == "some"
+    assert parse("qwen4exp", metadata).name == "some"
 
 
 _NUMBERS = st.integers(-5, 70) | st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, 2**64 - 1, -(2**63)])
@@ -308,7 +270,7 @@ def test_damaged_metadata_give_no_other_error(family: str, data: st.DataObject) 
         if value is not None:
             metadata[key] = value
     try:
-        config = _parse(family, metadata)
+        config = parse(family, metadata)
     except StrataError:
         return
     assert config.layers
