@@ -9,8 +9,8 @@ import torch
 
 from engine.reference.compiled import compiled
 from engine.reference.lanes import LANES, total
-from engine.reference.linear import product
-from engine.reference.matrix import ONLY, Matrix
+from engine.reference.linear import linear, product
+from engine.reference.matrix import Matrix
 from engine.reference.scalar import exp, sigmoid, silu
 
 
@@ -22,7 +22,7 @@ def route(x: torch.Tensor, weight: Matrix, used: int) -> tuple[torch.Tensor, tor
     """
     experts = np.empty((x.shape[0], used), np.int32)
     weights = np.empty((x.shape[0], used), np.float32)
-    top_experts(x.numpy(), weight, experts, weights)
+    top_experts(linear(x, weight).numpy(), experts, weights)
     return torch.from_numpy(experts), torch.from_numpy(weights)
 
 
@@ -46,16 +46,15 @@ def shared_expert(
     x: torch.Tensor, gate: Matrix, up: Matrix, down: Matrix, scalar: Matrix
 ) -> torch.Tensor:
     """sigmoid(scalar.x) * down(silu(gate.x) * up.x): float32 [R, D]."""
-    out = np.empty((x.shape[0], down.rows), np.float32)
-    share(x.numpy(), gate, up, down, scalar, out)
-    return torch.from_numpy(out)
+    # A mixture of one expert: the same operations, compiled once.
+    weights = linear(x, scalar)
+    sigmoid_rows(weights.numpy())
+    return mixture(x, torch.zeros(weights.shape, dtype=torch.int32), weights, gate, up, down)
 
 
 @compiled
-def top_experts(x: Any, weight: Any, experts: Any, weights: Any) -> None:
-    """As `route`, on arrays."""
-    logits = np.empty((x.shape[0], weight.rows), np.float32)
-    product(x, weight, ONLY, logits)
+def top_experts(logits: Any, experts: Any, weights: Any) -> None:
+    """As `route`, on arrays, from the router's outputs, float32 [R, E]."""
     lanes = np.empty(LANES, np.float32)
     p = np.empty(logits.shape[1], np.float32)
     for r in range(logits.shape[0]):
@@ -80,17 +79,10 @@ def top_experts(x: Any, weight: Any, experts: Any, weights: Any) -> None:
 
 
 @compiled
-def expert(x: Any, gate: Any, up: Any, down: Any, index: Any, out: Any) -> None:
-    """out = down(silu(gate.x) * up.x) of one expert of the stacks."""
-    g = np.empty((x.shape[0], gate.rows), np.float32)
-    u = np.empty((x.shape[0], up.rows), np.float32)
-    product(x, gate, index, g)
-    product(x, up, index, u)
-    for r in range(g.shape[0]):
-        row, other = g[r], u[r]
-        for i in range(row.size):
-            row[i] = silu(row[i]) * other[i]
-    product(g, down, index, out)
+def sigmoid_rows(x: Any) -> None:
+    """x = sigmoid(x), in place. float32 [R, 1]."""
+    for r in range(x.shape[0]):
+        x[r, 0] = sigmoid(x[r, 0])
 
 
 @compiled
@@ -105,15 +97,23 @@ def mix(
     outputs = np.empty((rows * used, out.shape[1]), np.float32)
     first = 0
     while first < pairs.size:
-        index = np.int64(chosen[pairs[first] // used, pairs[first] % used])
+        index: Any = np.int64(chosen[pairs[first] // used, pairs[first] % used])
         last = first
         while last < pairs.size and chosen[pairs[last] // used, pairs[last] % used] == index:
             last += 1
         members = np.empty((last - first, x.shape[1]), np.float32)
         for i in range(first, last):
             members[i - first] = x[pairs[i] // used]
+        g = np.empty((last - first, gate.rows), np.float32)
+        u = np.empty((last - first, up.rows), np.float32)
+        product(members, gate, index, g)
+        product(members, up, index, u)
+        for r in range(g.shape[0]):
+            row, other = g[r], u[r]
+            for i in range(row.size):
+                row[i] = silu(row[i]) * other[i]
         y = np.empty((last - first, out.shape[1]), np.float32)
-        expert(members, gate, up, down, index, y)
+        product(g, down, index, y)
         for i in range(first, last):
             outputs[pairs[i]] = y[i - first]
         first = last
@@ -124,16 +124,3 @@ def mix(
             z = outputs[r * used + a]
             for d in range(target.size):
                 target[d] = w * z[d] if a == 0 else target[d] + w * z[d]
-
-
-@compiled
-def share(x: Any, gate: Any, up: Any, down: Any, scalar: Any, out: Any) -> None:
-    """As `shared_expert`, on arrays."""
-    expert(x, gate, up, down, ONLY, out)
-    scalars = np.empty((x.shape[0], 1), np.float32)
-    product(x, scalar, ONLY, scalars)
-    for r in range(out.shape[0]):
-        s = sigmoid(scalars[r, 0])
-        row = out[r]
-        for d in range(row.size):
-            row[d] = s * row[d]
