@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from engine.errors import ConfigError
 from engine.sampling import Sampling
 
 Encode = Callable[[str], list[int]]
@@ -18,6 +19,7 @@ SAMPLED = Sampling(temperature=0.9, top_k=50, top_p=0.97, penalty_repeat=1.1, se
 MOST_PROMPT = 96
 """Tokens of a prompt, unless long ones are asked for."""
 TOGETHER = 288
+LEAST_ROOM = 8
 """Tokens of the prompt made of all workloads: more than a small model's indexer may select."""
 
 
@@ -60,7 +62,12 @@ def texts(
     They take turns with the sampling keys; with `long` every workload, uncut, and a prompt of a
     quarter of the context are played with every set of keys.
     """
-    room = max(1, context // 2 - 2 * max_new)
+    room = context // 2 - 2 * max_new
+    if room < LEAST_ROOM:
+        raise ConfigError(
+            f"a context of {context} tokens has no room for two turns of {max_new} new tokens",
+            f"raise --context to {2 * (LEAST_ROOM + 2 * max_new)}, or lower --max-new",
+        )
     if long:
         named = prompts(encode, room)
         named["long"] = long_prompt(encode, max(1, min(room, context // 4)))

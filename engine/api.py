@@ -151,7 +151,8 @@ def load(
             config,
             ops,
             float_activations=activations == "float",
-            draft_from=draft_from if spec > 1 else None,
+            drafts=spec > 1,
+            draft_from=draft_from,
             progress=progress,
         )
         tokenizer = Tokenizer.from_metadata(gguf.metadata)

@@ -54,6 +54,7 @@ def decode(
     verbose: Verbose = False,
 ) -> int:
     """Decode speed, drafts off and on, beside llama.cpp on the same file."""
+    from dataclasses import replace
     from pathlib import Path
 
     from bench import records
@@ -71,17 +72,19 @@ def decode(
     for count in counts:
         if count not in fitting:
             console.warn(f"{count} streams are left out: {plan.config.slots} slots fit in memory")
-    loaded = load_planned(plan.config)
-    encode = loaded.tokenizer.encode
-    found = measure(
-        loaded.pipeline,
-        encode,
-        options_of(plan.config),
-        streams=fitting,
-        tokens=tokens,
-        repeat=repeat,
-        progress=console.note,
-    )
+    found = []
+    for most in sorted({1, plan.config.spec}):
+        loaded = load_planned(plan.config, spec=most)
+        encode = loaded.tokenizer.encode
+        found += measure(
+            loaded.pipeline,
+            encode,
+            replace(options_of(plan.config), spec=most),
+            streams=fitting,
+            tokens=tokens,
+            repeat=repeat,
+            progress=console.note,
+        )
     if peer:
         threads = os.cpu_count() or 1
         path = plan.config.model

@@ -100,6 +100,8 @@ def _keys(text: str) -> Sampling:
             values[name] = int(value) if whole else float(value)
         except ValueError:
             raise ConfigError(f"--keys: {name}: {value!r} is not a number") from None
+    if values.get("temperature", 0) > 0 and not values.get("seed"):
+        values["seed"] = 1  # 0 would be another seed in every run
     return Sampling(**values)
 
 

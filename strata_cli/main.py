@@ -63,7 +63,7 @@ def run_cli(args: Sequence[str]) -> int:
     except StrataError as error:
         _report(error.message, error.hint, as_json="--json" in args)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
         # The reader left; Python must not fail again when it flushes at exit.

@@ -63,7 +63,8 @@ def _from_file(server: Mapping[str, Any]) -> dict[str, Any]:
             value = server[name]
             said[name] = tuple(value) if isinstance(value, list) else value
     if "api_key" in server:
-        said["api_keys"] = (server["api_key"],)
+        keys = server["api_key"]
+        said["api_keys"] = tuple(keys) if isinstance(keys, list) else (keys,)
     if "log" in server:
         said["log"] = Path(server["log"])
     if "sampling" in server:

@@ -30,10 +30,12 @@ def load_weights(
     ops: Ops,
     *,
     float_activations: bool,
+    drafts: bool = True,
     draft_from: tuple[GGUF, ModelConfig] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> ModelWeights:
-    """All weights, packed for the device of `ops`. `progress` hears of every block.
+    """All weights, packed for the device of `ops`; `drafts` False leaves the draft layer out.
+    `progress` hears of every block.
 
     Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
     """
@@ -47,10 +49,10 @@ def load_weights(
         "output.weight" if tensors.has("output.weight") else "token_embd.weight"
     )
     draft = None
-    if draft_from is not None:
+    if draft_from is not None and drafts:
         other = Tensors(*draft_from, ops, float_activations=float_activations)
         draft = _draft(other, draft_from[1], tensors, output)
-    elif config.draft_layers:
+    elif config.draft_layers and drafts:
         draft = _draft(tensors, config, tensors, output)
     progress(total, total)
     hyper = config.hyper_streams > 0

@@ -126,6 +126,9 @@ class Server:
         except EngineDiedError as error:
             self.failure = error
             self._begin_stop()
+        except Exception:  # our own bug: no server without an engine, and the traceback is shown
+            self._begin_stop()
+            raise
 
     async def _listens(self) -> None:
         """The port answers before the engine's minutes of loading begin."""

@@ -38,7 +38,13 @@ class EngineProcess:
         cls, command: Sequence[str], env: Mapping[str, str] | None, log: Path | None
     ) -> EngineProcess:
         """Start `command`; raises `EngineDiedError` when that is not possible."""
-        file = open(log, "ab", buffering=0) if log else sys.stderr.buffer  # noqa: SIM115
+        try:
+            file = open(log, "ab", buffering=0) if log else sys.stderr.buffer  # noqa: SIM115
+        except OSError as error:
+            raise EngineDiedError(
+                f"the engine's log {log} cannot be written: {error.strerror}",
+                hint="Name another file with --log.",
+            ) from None
         try:
             # A session of its own: Ctrl-C reaches the server only, which then says QUIT.
             process = await asyncio.create_subprocess_exec(

@@ -69,7 +69,7 @@ class Guard:
     def _has_key(self, headers: Headers) -> bool:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         given = bearer if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-        known = [hmac.compare_digest(given.strip().encode(), key) for key in self._keys]
+        known = [hmac.compare_digest(given.strip().encode("latin-1"), key) for key in self._keys]
         return any(known)
 
     def _own(self, host: str) -> bool:

@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+# Most tokens that open an answer in a chat's prompt and may be missing when it comes back.
+ANSWER_OPENING = 8
+
 
 @dataclass(slots=True)
 class Slot:
-    """One seat. `held` are the token ids whose state it keeps; `rid` is empty while it is idle."""
+    """One seat. `held` are the token ids whose state it keeps, the first `prompt` of them its last
+    prompt; `rid` is empty while it is idle."""
 
     number: int
     held: list[int] = field(default_factory=list)
+    prompt: int = 0
     rid: str = ""
     used: int = 0
 
@@ -35,10 +40,11 @@ class SlotTable:
     def take(self, prompt: Sequence[int], rid: str) -> Slot | None:
         """Seat `rid`; `None` when every slot is busy.
 
-        A slot that the prompt continues comes first (all it holds, or at least half of the prompt,
-        is a common prefix; the longest wins), then an empty one, then the one used longest ago. A
-        shorter common prefix, such as a shared system prompt, does not cost another conversation
-        its state while there is an empty slot.
+        A slot that the prompt continues comes first (a common prefix is all it holds, or at least
+        half of the prompt, or the slot's last prompt up to the opening of its answer, since clients
+        leave the thinking out of the next turn; the longest wins), then an empty one, then the one
+        used longest ago. A shorter common prefix, such as a shared system prompt, does not cost
+        another conversation its state while there is an empty slot.
         """
         free = [slot for slot in self.slots if not slot.rid]
         if not free:
@@ -47,11 +53,13 @@ class SlotTable:
 
         def rank(slot: Slot) -> tuple[int, int, int]:
             n = shared[slot.number]
-            continues = n > 0 and (n == len(slot.held) or 2 * n >= len(prompt))
+            next_turn = n >= slot.prompt - ANSWER_OPENING > 0
+            continues = n > 0 and (n == len(slot.held) or 2 * n >= len(prompt) or next_turn)
             return (-n if continues else 0, len(slot.held) > 0, slot.used)
 
         slot = min(free, key=rank)
         slot.rid = rid
+        slot.prompt = len(prompt)
         slot.used = next(self._clock)
         return slot
 

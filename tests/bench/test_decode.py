@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,16 +45,16 @@ def test_prompts_are_the_workloads_in_turn() -> None:
     assert all(0 < len(prompt) <= 64 for prompt in prompts)
 
 
-def test_names_of_measurements() -> None:
+@pytest.mark.parametrize(("spec", "suffix"), [(1, ""), (4, ".drafts")])
+def test_names_of_measurements(spec: int, suffix: str) -> None:
     pipeline = ToyPipeline(slots=3, max_context=200)
+    options = replace(OPTIONS, spec=spec)
     found = measure(
-        pipeline, _encode, OPTIONS, streams=[1, 3], tokens=8, repeat=2, progress=lambda _: None
+        pipeline, _encode, options, streams=[1, 3], tokens=8, repeat=2, progress=lambda _: None
     )
     assert [one.name for one in found] == [
-        "decode.streams1.tok_s",
-        "decode.streams1.drafts.tok_s",
-        "decode.streams3.tok_s",
-        "decode.streams3.drafts.tok_s",
+        f"decode.streams1{suffix}.tok_s",
+        f"decode.streams3{suffix}.tok_s",
     ]
     assert all(len(one.samples) == 2 and one.unit == "tok/s" for one in found)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import engine
 from engine.pipeline import DraftAsk, Pipeline
@@ -244,3 +245,18 @@ def test_a_slot_can_be_filled_to_the_last_cell(case: Case) -> None:
     _same(last, case.expected(text)[-2:])
     if case.many.can_draft:
         assert len(case.many.draft([DraftAsk(0, DRAFTS, 0.0)])[0]) <= DRAFTS
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_number_of_threads_changes_no_bit(threads: int) -> None:
+    """Beside a model that was computed with whatever torch chose."""
+    path = Path(__file__).parents[2] / "fixtures" / "q4exp-a-q4k.gguf"
+    ids = list(range(3, 40))
+    model = engine.load(path, slots=1)
+    before = torch.get_num_threads()
+    expected = model.logits(ids)
+    torch.set_num_threads(threads)
+    try:
+        assert np.array_equal(model.logits(ids), expected)
+    finally:
+        torch.set_num_threads(before)

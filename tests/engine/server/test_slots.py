@@ -38,3 +38,15 @@ def test_common_prefix() -> None:
     assert common_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
     assert common_prefix([], [1]) == 0
     assert common_prefix([1], [1, 2]) == 1
+
+
+def test_a_next_turn_without_the_thinking_goes_to_its_slot() -> None:
+    """The prompt ends with the opening of an answer that comes back in another form."""
+    table = SlotTable(2)
+    first = list(range(40))
+    slot = table.take(first, "a")
+    assert slot is not None
+    table.release(slot.number, first + list(range(100, 160)))
+    follow_up = table.take(first[:37] + list(range(200, 320)), "b")
+    assert follow_up is not None
+    assert follow_up.number == slot.number
