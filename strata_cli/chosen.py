@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config import RunConfig
 from engine.errors import ConfigError
-from engine.flags import ENGINE_FLAGS, parse_engine_args
+from engine.flags import flag_for, parse_engine_args
 
 if TYPE_CHECKING:
     from engine.resolve import Plan
@@ -37,7 +37,7 @@ def engine_flags(*, engine_args: str | None = None, **said: Any) -> RunConfig:
 
 
 def _checked(field: str, value: Any) -> Any:
-    flag = next(flag for flag in ENGINE_FLAGS if flag.field == field)
+    flag = flag_for(field)
     return flag.read(str(value), flag.names[-1])
 
 

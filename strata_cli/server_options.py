@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from engine.errors import ConfigError
 from engine.flags import engine_args
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
+from engine.switches import this_environment
 from setup.models import model_tag
 from strata_cli.chosen import Chosen
 
@@ -48,7 +48,7 @@ def server_options(
         said["log"] = chosen.config_path.parent / said["log"]
     return ServerOptions(
         engine=(python, "-m", "engine", "--serve", *engine_args(chosen.plan.config)),
-        engine_env={**os.environ, **chosen.server.get("env", {})},
+        engine_env={**this_environment(), **chosen.server.get("env", {})},
         gguf=chosen.plan.config.model,
         decisions=tuple(asdict(decision) for decision in chosen.plan.decisions),
         **said,
@@ -56,10 +56,9 @@ def server_options(
 
 
 def _from_file(server: Mapping[str, Any]) -> dict[str, Any]:
-    known = {field.name for field in fields(ServerOptions)}
     said: dict[str, Any] = {}
     for name in _SAME_NAME:
-        if name in server and name in known:
+        if name in server:
             value = server[name]
             said[name] = tuple(value) if isinstance(value, list) else value
     if "api_key" in server:

@@ -57,14 +57,10 @@ class Drafter:
         pool = flat.shape[1] if self._pooled_norm else config.width
         normed = ops.rms_norm(flat, self._w.hnorm, pool, config.rms_eps).view_as(residual)
         context = Context(ops, config, rows, self._table)
-        joined = (
-            torch.cat([embedded[:, None].expand_as(normed), normed], dim=-1)
-            if (config.hyper_streams)
-            else torch.cat([embedded, normed], dim=-1)
-        )
-        x = ops.linear(joined.reshape(-1, joined.shape[-1]).contiguous(), self._w.eh_proj).view_as(
-            residual
-        )
+        if config.hyper_streams:
+            embedded = embedded[:, None].expand_as(normed)
+        joined = torch.cat([embedded, normed], dim=-1)
+        x = ops.linear(joined.view(-1, joined.shape[-1]), self._w.eh_proj).view_as(residual)
         after = self._block.forward(x, None, None, context)
         if self._w.hc_head is None:
             hidden = ops.rms_norm(after, self._w.shared_head_norm, config.width, config.rms_eps)

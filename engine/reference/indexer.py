@@ -36,7 +36,7 @@ def select_blocks(
     """Writes the rows' keys, then chooses: int32 [R, B], ascending, padded with -1.
 
     q: float32 [R, H * K]; k: float32 [R, K]; raw_keys: float32 [S, L, K], a ring by position;
-    block_keys: float32 [S, context // ratio, K]. B is top_k // ratio, or all
+    block_keys: float32 [S, context // ratio + 1, K]. B is top_k // ratio, or all
     blocks there are. Equal scores: the lowest block first.
     """
     spans = rows.spans.numpy()

@@ -80,10 +80,6 @@ class _Page:
         return f"{name}{{{pairs}}} {value}"
 
 
-def _by(label: str, values: Mapping[str, float]) -> dict[Labels, float]:
-    return {((label, name),): int(value) for name, value in values.items()}
-
-
 def _usage(live: Mapping[str, int]) -> float:
     return live["running"] / live["parallel"] if live["parallel"] else 0.0
 

@@ -39,9 +39,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--workers", type=int, default=min(14, os.cpu_count() or 1))
     parser.add_argument("--only", default="", help="part of a function's name")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder of the records")
     args = parser.parse_args()
     begin = time.time()
-    out = Path(os.environ.get("OUT", "."))
+    out = args.out
     todo = [
         ("check", i) for i, case in enumerate(checks.cases("cuda")) if args.only in case[0].__name__
     ]
