@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,21 @@ class Gpu:
     vram_free_bytes: int
     driver: str
     integrated: bool
+    display: bool = False
+    """A screen is attached to it."""
+    compute_mode: str = ""
+    """NVIDIA's word, `Default` where anyone may use the card; empty: not known."""
+    link_generation: int = 0
+    """The fastest PCI Express generation of card and socket; 0: not known."""
+    link_width: int = 0
+    """PCI Express lanes; 0: not known."""
+    shared_bytes: int = 0
+    """Memory of the machine that an integrated GPU may use beside `vram_bytes`, its own."""
+
+    @property
+    def vram_gib(self) -> float:
+        """Its own memory in GiB, the unit of setup's rules."""
+        return self.vram_bytes / (1 << 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +52,13 @@ class Cpu:
     cores: int
     avx2: bool
     avx512: bool
+    performance_cores: int = 0
+    """Fast cores of a hybrid processor; 0: all cores are alike."""
+    efficiency_cores: int = 0
+    """Slow cores of a hybrid processor."""
+    sockets: int = 1
+    avx: bool = False
+    sse42: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +72,36 @@ class Hardware:
     disk_free_bytes: int
     os: str
     wsl: bool
+    swap_bytes: int = 0
+    memory_limit_bytes: int = 0
+    """What a control group allows; 0: no limit. `ram_bytes` already respects it."""
+    cpu_limit: float = 0.0
+    """Processors that a control group allows; 0: no limit."""
+    container: bool = False
+    numa_nodes: int = 1
+    disk_rotational: bool = False
+    """Models lie on a disk that turns."""
+    desktop: bool = False
+    """Somebody works at a screen of this machine."""
+    notes: tuple[str, ...] = ()
+    """What could not be found out, and why."""
+
+    @property
+    def ram_gib(self) -> float:
+        """Memory in GiB, the unit of setup's rules: a "64 GB" machine has about 63."""
+        return self.ram_bytes / (1 << 30)
 
     def to_json(self) -> dict[str, Any]:
         """The recording that `strata setup --save-probe` writes."""
-        return asdict(self)
+        record = asdict(self)
+        return {**record, "gpus": list(record["gpus"]), "notes": list(self.notes)}
 
     @classmethod
     def from_json(cls, data: object) -> Hardware:
-        """A recording read back; `ConfigError` names a missing key or a wrong type."""
+        """A recording read back; `ConfigError` names a missing key or a wrong type.
+
+        Facts with a default may be missing, and what is not known here is left out.
+        """
         record = _mapping(data, "the recording")
         gpus = record.get("gpus", [])
         if not isinstance(gpus, list):
@@ -73,8 +117,16 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "int": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
     "str": lambda v: isinstance(v, str),
     "bool": lambda v: isinstance(v, bool),
+    "float": lambda v: isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < 1e18,
+    "tuple[str, ...]": lambda v: isinstance(v, list) and all(isinstance(x, str) for x in v),
 }
-_WORDS = {"int": "a whole number from 0", "str": "a text", "bool": "true or false"}
+_WORDS = {
+    "int": "a whole number from 0",
+    "str": "a text",
+    "bool": "true or false",
+    "float": "a number from 0",
+    "tuple[str, ...]": "a list of texts",
+}
 
 
 def _mapping(data: object, what: str) -> Mapping[str, Any]:
@@ -92,6 +144,8 @@ def _typed(cls: type, data: object, where: str, skip: tuple[str, ...] = ()) -> d
     for field in fields(cls):
         if field.name in skip:
             continue
+        if field.name not in record and field.default is not MISSING:
+            continue
         value = record.get(field.name)
         if not _TYPES[str(field.type)](value):
             raise ConfigError(
@@ -99,7 +153,7 @@ def _typed(cls: type, data: object, where: str, skip: tuple[str, ...] = ()) -> d
                 f"not {_WORDS[str(field.type)]}",
                 "record a machine with `strata setup --save-probe FILE`",
             )
-        values[field.name] = value
+        values[field.name] = tuple(value) if isinstance(value, list) else value
     return values
 
 
