@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.capabilities import FEATURES, THIS_VERSION
 from engine.config import ACTIVATIONS, MTP_HNORMS, EngineConfig, RunConfig
 from engine.errors import ConfigError
 
@@ -135,30 +136,16 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
 
 _BY_NAME = {name: flag for flag in ENGINE_FLAGS for name in flag.names}
 
-# Flags of a machine with GPUs. This version runs on the CPU with the whole model in memory: it
-# takes them, says that they do nothing, and never refuses a config that names them.
 LATER_FLAGS: dict[str, bool] = {
-    "--adapt-async": True,
-    "--adapt-decay": True,
-    "--adapt-every": True,
-    "--adapt-min-gain": True,
-    "--adapt-swaps": True,
-    "--batch-groups": True,
-    "--batch-mtp": False,
-    "--conversation-cache-mib": True,
-    "--expert-cache": True,
-    "--expert-profile": True,
-    "--kv-resident": True,
-    "--layer-split": True,
-    "--mmap-experts": False,
-    "--pcie-frac": True,
-    "--pool-workers": True,
-    "--prompt-cache-root": True,
-    "--resident-experts": False,
-    "--threads": True,
-    "--trim-stage-weights": False,
-    "--vram-reserve-mib": True,
+    name: takes_value
+    for feature in FEATURES
+    if not THIS_VERSION.has(feature.name)
+    for name, takes_value in feature.flags
 }
+"""Flags of features that this version lacks, and whether they take a value.
+
+They are taken, and said to do nothing: a config that names them is never refused.
+"""
 
 
 def flag_for(field: str) -> EngineFlag:

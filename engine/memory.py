@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config import Activations, KvFormat
+from engine.config import Activations
 from engine.model_info import ModelInfo
 
 GIB = 1 << 30
@@ -14,6 +14,9 @@ WORK_BYTES = 1 * GIB
 
 _SCALE_VALUES = 64
 """Numbers of a vector that share one fp16 scale in the int8 format of keys and values."""
+
+_FOUR_BIT_VALUES, _FOUR_BIT_BYTES = 32, 18
+"""Numbers that share one fp16 scale in 4 bits, and the bytes of both."""
 
 _INT8_BYTES = 1 + 12 / 32
 """A weight's code, and its share of at most 12 bytes of scales for a group of 32."""
@@ -74,26 +77,32 @@ def weight_bytes(info: ModelInfo, activations: Activations) -> int:
     return int(info.quantised_weights * _INT8_BYTES) + 4 * info.float_weights
 
 
-def token_bytes(info: ModelInfo, kv: KvFormat) -> int:
+def token_bytes(info: ModelInfo, kv: str) -> int:
     """Bytes that one token of a conversation takes in the caches of all attention layers."""
-    stored = sum(vectors * _stored(length, kv) for length, vectors in info.kv_vectors)
+    (key_length, keys), (value_length, values) = info.kv_vectors
+    stored = keys * vector_bytes(key_length, kv) + values * vector_bytes(value_length, kv, True)
     return stored + info.index_bytes_per_token
 
 
-def _stored(length: int, kv: KvFormat) -> int:
+def vector_bytes(length: int, kv: str, value: bool = False) -> int:
+    """Bytes of one stored key (or value) vector of one head, in any documented format."""
     match kv:
         case "f32":
             return 4 * length
         case "fp16":
             return 2 * length
-        case "int8":
+        case "q4_0":
+            return _FOUR_BIT_BYTES * -(-length // _FOUR_BIT_VALUES)
+        case "k8v4":
+            return vector_bytes(length, "q4_0" if value else "int8")
+        case _:
             return length + 2 * -(-length // _SCALE_VALUES)
 
 
 def plan_memory(
     info: ModelInfo,
     *,
-    kv: KvFormat,
+    kv: str,
     activations: Activations,
     slots: int,
     max_context: int,

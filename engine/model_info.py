@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
 from engine.gguf.reader import GGUF, open_gguf
 from engine.models.config import LayerConfig, ModelConfig
 
+_EXPERTS = r"blk\.(\d+)\.ffn_(gate|up|down|gate_up)_exps\."
 _FLOAT_TYPES = ("F32", "F16", "BF16")
 
 
@@ -35,38 +37,93 @@ class ModelInfo:
     """Keys of the sparse attention's indexer for one token, all layers, in float32."""
     state_bytes: int
     """Recurrent state of a slot, and of one checkpoint: GatedDeltaNet, convolutions, n-grams."""
+    expert_bytes: int
+    """Routed experts of the trunk, as stored."""
+    expert_pairs: int
+    """Pairs of a trunk layer and one of its routed experts."""
+    table_bytes: int
+    """The n-gram table, as stored; 0: there is none."""
+    draft_bytes: int
+    """The draft layer, as stored, with its experts; 0: there is none."""
+
+    @property
+    def dense_bytes(self) -> int:
+        """What every token reads, as stored: all but experts, n-gram table and draft layer."""
+        return self.stored_bytes - self.expert_bytes - self.table_bytes - self.draft_bytes
 
     @classmethod
     def from_gguf(cls, gguf: GGUF) -> ModelInfo:
         """Reads the header. Raises what `ModelConfig.from_gguf` raises."""
         config = ModelConfig.from_gguf(gguf)
-        sizes = {True: 0, False: 0}
-        for tensor in gguf.tensors.values():
-            sizes[tensor.type.name in _FLOAT_TYPES] += prod(tensor.shape)
+        quantised, in_floats = _weights(gguf)
         attention = config.attention
         layers = (*config.layers, *config.draft_layers)
         readers = sum(layer.mixer == "attention" for layer in layers) * attention.kv_heads
+        trunk = len(config.layers)
         return cls(
             path=gguf.path,
             name=config.name,
             architecture=config.architecture,
             train_context=config.context_length,
             vocab_size=config.vocab_size,
-            layers=len(config.layers),
+            layers=trunk,
             has_drafts=bool(config.draft_layers),
             stored_bytes=sum(tensor.nbytes for tensor in gguf.tensors.values()),
-            quantised_weights=sizes[False],
-            float_weights=sizes[True],
+            quantised_weights=quantised,
+            float_weights=in_floats,
             kv_vectors=((attention.key_length, readers), (attention.value_length, readers)),
             index_bytes_per_token=sum(_index_bytes(config, layer) for layer in layers),
             state_bytes=sum(_state_bytes(config, layer) for layer in config.layers),
+            expert_bytes=_stored(
+                gguf, r"blk\.(\d+)\.ffn_(gate|up|down|gate_up)_exps\.", below=trunk
+            ),
+            expert_pairs=trunk * config.experts.count,
+            table_bytes=_stored(gguf, r"per_layer_token_embd\."),
+            draft_bytes=_stored(gguf, r"blk\.(\d+)\.", least=trunk),
         )
 
 
-def read_model_info(path: Path) -> ModelInfo:
-    """The sizes of the model at `path`; its weights are not read."""
+def read_model_info(path: Path, mtp: Path | None = None) -> ModelInfo:
+    """The sizes of the model at `path`, with the draft layer of a second file when one is named.
+
+    Weights are not read.
+    """
     with open_gguf(path) as gguf:
-        return ModelInfo.from_gguf(gguf)
+        info = ModelInfo.from_gguf(gguf)
+    if mtp is None:
+        return info
+    with open_gguf(mtp) as gguf:
+        return _with_draft_layer(info, gguf)
+
+
+def _with_draft_layer(info: ModelInfo, gguf: GGUF) -> ModelInfo:
+    quantised, in_floats = _weights(gguf)
+    stored = sum(tensor.nbytes for tensor in gguf.tensors.values())
+    return replace(
+        info,
+        stored_bytes=info.stored_bytes + stored,
+        quantised_weights=info.quantised_weights + quantised,
+        float_weights=info.float_weights + in_floats,
+        draft_bytes=info.draft_bytes + stored,
+    )
+
+
+def _weights(gguf: GGUF) -> tuple[int, int]:
+    """How many weights are stored in quantised types, and how many as floats."""
+    sizes = {True: 0, False: 0}
+    for tensor in gguf.tensors.values():
+        sizes[tensor.type.name in _FLOAT_TYPES] += prod(tensor.shape)
+    return sizes[False], sizes[True]
+
+
+def _stored(gguf: GGUF, pattern: str, least: int = 0, below: int = 1 << 32) -> int:
+    """Bytes of the tensors whose name begins so, with a block number in [least, below)."""
+    found = ((re.match(pattern, name), tensor) for name, tensor in gguf.tensors.items())
+    return sum(
+        tensor.nbytes
+        for match, tensor in found
+        if match and (not match.re.groups or least <= int(match[1]) < below)
+    )
 
 
 def _index_bytes(config: ModelConfig, layer: LayerConfig) -> int:

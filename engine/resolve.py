@@ -6,9 +6,11 @@ fit is made smaller, and the decision says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.capabilities import THIS_VERSION, feature_of_flag
 from engine.config import (
     Activations,
     Decision,
@@ -111,8 +113,7 @@ def _sizes(
 ) -> tuple[_Sizes, MemoryPlan, tuple[Decision, ...]]:
     """Context, slots and checkpoints that fit together in free memory.
 
-    Checkpoints go first (they only save time), then slots, then context; one slot with a small
-    context is always tried.
+    A model that does not fit at all keeps what was asked: less of it would not help.
     """
     available = int(hardware.ram_available_bytes * _RAM_SHARE)
     wanted, why = _wanted(run, info)
@@ -129,11 +130,11 @@ def _sizes(
             available_bytes=available,
         )
 
-    while not plan(size).fits and size.prompt_cache > 1:
-        size = replace(size, prompt_cache=size.prompt_cache - 1)
-    size = replace(size, slots=max(1, min(size.slots, plan(size).slots_that_fit)))
-    while not plan(size).fits and size.max_context > SMALLEST_CONTEXT:
-        size = replace(size, max_context=max(SMALLEST_CONTEXT, size.max_context // 2))
+    smallest = plan(
+        _Sizes(1, min(wanted.max_context, SMALLEST_CONTEXT), min(wanted.prompt_cache, 1))
+    )
+    if smallest.fits:
+        size = _shrink(wanted, plan)
     memory = plan(size)
     room = f"{available / 1e9:.1f} GB of memory are free"
     reasons = {
@@ -142,13 +143,24 @@ def _sizes(
         else f"as much as fits: {room}"
         for name in ("max_context", "slots", "prompt_cache")
     }
-    if not memory.fits:
-        reasons["max_context"] = f"the smallest there is; it needs more than {room}"
+    if not smallest.fits:
+        needed = f"{smallest.total_bytes / 1e9:.1f} GB at the least"
+        reasons["max_context"] += f", but the model does not fit: {needed}, {room}"
     decisions = tuple(
         Decision(name, getattr(run, name), getattr(size, name), reason)
         for name, reason in reasons.items()
     )
     return size, memory, decisions
+
+
+def _shrink(size: _Sizes, plan: Callable[[_Sizes], MemoryPlan]) -> _Sizes:
+    """Checkpoints go first (they only save time), then slots, then context."""
+    while not plan(size).fits and size.prompt_cache > 1:
+        size = replace(size, prompt_cache=size.prompt_cache - 1)
+    size = replace(size, slots=max(1, min(size.slots, plan(size).slots_that_fit)))
+    while not plan(size).fits and size.max_context > SMALLEST_CONTEXT:
+        size = replace(size, max_context=max(SMALLEST_CONTEXT, size.max_context // 2))
+    return size
 
 
 def _wanted(run: RunConfig, info: ModelInfo) -> tuple[_Sizes, dict[str, str]]:
@@ -252,8 +264,9 @@ def _plain(setting: str, asked: Value, default: Value, what: str) -> Decision:
 
 
 def _unused(flag: str, value: str) -> Decision:
-    asked = value or "on"
-    return Decision(flag, asked, "off", "has no effect yet: this version computes on the CPU")
+    feature = feature_of_flag(flag)
+    assert feature is not None, flag
+    return Decision(flag, value or "on", "off", THIS_VERSION.missing(feature.name))
 
 
 def _text(path: Path | None) -> str | None:

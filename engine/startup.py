@@ -27,7 +27,7 @@ def plan_from_args(args: Sequence[str]) -> Plan:
     run = parse_engine_args(args)
     if run.model is None:
         raise ConfigError("no model is named", "give --model FILE.gguf")
-    return make_plan(run, read_model_info(run.model), local_hardware(Path.cwd()))
+    return make_plan(run, read_model_info(run.model, run.mtp), local_hardware(Path.cwd()))
 
 
 def load_planned(

@@ -54,5 +54,9 @@ def flash_next_sizes(**changes: object) -> ModelInfo:
         "kv_vectors": ((256, 26), (256, 26)),
         "index_bytes_per_token": 1536,
         "state_bytes": 118_038_528,
+        "expert_bytes": 2 * 10**9,
+        "expert_pairs": 48 * 512,
+        "table_bytes": 10**9,
+        "draft_bytes": 10**8,
     }
     return ModelInfo(**{**values, **changes})  # type: ignore[arg-type]
