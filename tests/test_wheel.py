@@ -38,6 +38,9 @@ def test_top_level_names(names: list[str]) -> None:
 def test_data_is_inside(names: list[str]) -> None:
     assert "profiles/models/strata-tiny.gguf" in names
     assert "bench/workloads/manual.txt" in names
+    tables = {str(path.relative_to(ROOT)) for path in (ROOT / "profiles").rglob("*.toml")}
+    assert tables
+    assert tables <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
 
