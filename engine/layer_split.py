@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TypeGuard
 
 from engine.errors import ConfigError
@@ -80,8 +81,9 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
         if not all(word.isascii() and word.isdigit() and len(word) <= 9 for word in words):
             return None
         return tuple(int(word) for word in words)
-    numbers = value if isinstance(value, list | tuple) else [value]
-    return tuple(numbers) if all(_is_whole(number) for number in numbers) else None
+    given: Sequence[object] = value if isinstance(value, list | tuple) else [value]
+    numbers = tuple(number for number in given if _is_whole(number))
+    return numbers if len(numbers) == len(given) else None
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
@@ -97,7 +99,7 @@ def _fault(first_layers: tuple[int, ...] | None, cards: int, layers: int) -> str
         return f"{given} number{'s' * (given != 1)} for {cards} GPUs, needed: {cards - 1}"
     if first_layers[0] < FIRST_CARD_LAYERS:
         return f"the first GPU needs at least {FIRST_CARD_LAYERS} layers"
-    if any(b <= a for a, b in zip(first_layers, first_layers[1:], strict=False)):
+    if any(b <= a for a, b in pairwise(first_layers)):
         return "the numbers do not rise"
     if first_layers[-1] >= layers:
         return f"the model has {layers} layers, counted from 0, so {layers - 1} is the last"

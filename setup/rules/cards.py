@@ -1,55 +1,66 @@
-"""Which cards a model runs on: who is usable, who may share a model, and the menu (thin)."""
+"""The cards that a model runs on: the user's, checked, or the recommended ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
 from setup.catalogue import ModelRow
+from setup.rules.card_menu import (
+    PROMPT_GIB,
+    SHARE_GIB,
+    CardOption,
+    card_options,
+    describe,
+    pick,
+    singles,
+    together,
+    vendor_of,
+    vendors,
+)
+from setup.rules.card_verdict import (
+    NO_OPT_INS,
+    OptIns,
+    Verdict,
+    identity,
+    is_old,
+    needs_cuda12,
+    read_opt_ins,
+    sizing_gib,
+    title,
+    verdict,
+)
 
+__all__ = (
+    "CardChoice",
+    "CardOption",
+    "OptIns",
+    "Verdict",
+    "card_options",
+    "choose_cards",
+    "read_opt_ins",
+    "sizing_gib",
+    "together",
+    "vendors",
+    "verdict",
+)
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a card is usable, and why, as a sentence."""
-
-    usable: bool
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CardOption:
-    """One line of the menu. The first card runs layer 0."""
-
-    cards: tuple[Gpu, ...]
-    text: str
-    recommended: bool
+SMALL_GIB = 5.5
+"""Below it ("6 GB") a card is too small for most models."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardChoice:
-    """The cards to use, in order; none: no usable card."""
+    """The cards to use, the one with layer 0 first; none: no usable card."""
 
     cards: tuple[Gpu, ...]
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-def verdict(gpu: Gpu, hardware: Hardware, named: bool = False) -> Verdict:
-    """Whether `gpu` is usable; `named`: the user asked for this very card."""
-    return Verdict(not gpu.integrated, "")
-
-
-def together(hardware: Hardware) -> tuple[Gpu, ...]:
-    """The cards that may share a model, best first; none when there are fewer than two."""
-    cards = tuple(gpu for gpu in hardware.gpus if verdict(gpu, hardware).usable)
-    return cards if len(cards) >= 2 else ()
-
-
-def card_options(hardware: Hardware, row: ModelRow) -> tuple[CardOption, ...]:
-    """The menu: the best two together, then all, then each card alone."""
-    singles = [gpu for gpu in hardware.gpus if verdict(gpu, hardware).usable]
-    return tuple(CardOption((gpu,), gpu.name, i == 0) for i, gpu in enumerate(singles))
+    cuda12: bool = False
+    """The oldest card needs a build for CUDA 12 (the config's `cuda`: 12)."""
 
 
 def choose_cards(
@@ -57,9 +68,162 @@ def choose_cards(
     row: ModelRow,
     gpus: tuple[int, ...] | Literal["all"] | None,
     backend: str | None = None,
+    opt_ins: OptIns = NO_OPT_INS,
 ) -> CardChoice:
-    """The cards for `row`; `gpus` as the user named them, by `Gpu.index`."""
-    if isinstance(gpus, tuple):
-        return CardChoice(tuple(gpu for gpu in hardware.gpus if gpu.index in gpus), (), ())
-    options = [option for option in card_options(hardware, row) if option.recommended]
-    return CardChoice(options[0].cards if options else (), (), ())
+    """The cards for `row`: those of `gpus` (`Gpu.index`, in this order), or the recommended ones.
+
+    A card that only lacks memory is kept with a warning. Raises `ConfigError` for a card that is
+    missing, named twice or of no use, and for cards that cannot share a model; the hint says what
+    works. `backend` is cuda, hip, cpu (no card) or nothing.
+    """
+    if backend == "cpu":
+        return CardChoice((), ("no card: the CPU was asked for",), ())
+    if gpus is None:
+        picked = pick(hardware, row, backend, opt_ins)
+        cards, reason = picked.cards, picked.reason or _no_card(hardware, row, backend, opt_ins)
+    elif gpus == "all":
+        cards = _all(hardware, backend, opt_ins)
+        reason = f"{describe(cards)}: every card that may share a model, as asked"
+    else:
+        cards = _named(hardware, gpus, backend, opt_ins)
+        reason = f"{describe(cards)}: as asked"
+    _check_row(cards, row, hardware)
+    reasons = (reason, *_other_vendor(hardware, cards, backend, opt_ins))
+    warnings = (*_left_out(hardware, cards, opt_ins), *_doubts(cards))
+    return CardChoice(cards, reasons, warnings, needs_cuda12(cards, opt_ins))
+
+
+def _all(hardware: Hardware, backend: str | None, opt_ins: OptIns) -> tuple[Gpu, ...]:
+    cards = together(hardware, backend, opt_ins)
+    if not cards:
+        raise ConfigError(
+            f"--gpus all: this machine does not have two cards that can share a model, of one "
+            f"maker and {SHARE_GIB:.1f} GiB or more each",
+            _what_works(hardware, opt_ins),
+        )
+    return cards
+
+
+def _named(
+    hardware: Hardware, gpus: tuple[int, ...], backend: str | None, opt_ins: OptIns
+) -> tuple[Gpu, ...]:
+    hint = _what_works(hardware, opt_ins)
+    if not gpus:
+        raise ConfigError("--gpus names no card", hint)
+    cards = tuple(_find(hardware, index, backend, opt_ins) for index in gpus)
+    if len({identity(gpu) for gpu in cards}) < len(cards):
+        raise ConfigError(
+            f"--gpus {_listed(gpus)} names a card twice: a card holds one stage of a split", hint
+        )
+    for gpu in cards:
+        found = verdict(gpu, hardware, named=True, opt_ins=opt_ins)
+        if not found.usable:
+            raise ConfigError(f"{title(gpu)} cannot be used: {found.reason}", hint)
+    return cards
+
+
+def _find(hardware: Hardware, index: int, backend: str | None, opt_ins: OptIns) -> Gpu:
+    """The card with this number. Makers number from 0 each: the recommended maker's card wins."""
+    wanted = vendor_of(backend)
+    found = [g for g in hardware.gpus if g.index == index and wanted in (None, g.vendor)]
+    if not found:
+        of = f" of the backend {backend}" if wanted else ""
+        have = ", ".join(f"{g.index} = {g.name}" for g in hardware.gpus) or "none"
+        raise ConfigError(
+            f"there is no GPU {index}{of}; this machine has: {have}",
+            _what_works(hardware, opt_ins),
+        )
+    order = vendors(hardware, opt_ins)
+    return min(found, key=lambda g: order.index(g.vendor) if g.vendor in order else len(order))
+
+
+def _check_row(cards: tuple[Gpu, ...], row: ModelRow, hardware: Hardware) -> None:
+    """Raises `ConfigError` for cards that cannot run this model, or not together."""
+    makers = {gpu.vendor for gpu in cards}
+    if len(makers) > 1:
+        raise ConfigError(
+            f"{describe(cards)}: cards of two makers cannot share a model",
+            "name cards of one maker; --backend cuda or --backend hip says which",
+        )
+    if len(cards) > 1 and row.one_card:
+        raise ConfigError(
+            f"{row.title} runs on one card, {len(cards)} were named",
+            "name one: " + " or ".join(f"--gpu {gpu.index}" for gpu in cards),
+        )
+    if row.nvidia_only and "amd" in makers:
+        raise ConfigError(f"{row.key} runs on NVIDIA cards only", "choose another size")
+    if len(cards) > 1 and makers == {"amd"} and hardware.os != "linux":
+        raise ConfigError(
+            f"several AMD cards share a model on Linux only, this is {hardware.os}",
+            "name one: " + " or ".join(f"--gpu {gpu.index}" for gpu in cards),
+        )
+
+
+def _no_card(hardware: Hardware, row: ModelRow, backend: str | None, opt_ins: OptIns) -> str:
+    if vendor_of(backend):
+        raise ConfigError(
+            f"--backend {backend}: this machine has no usable card of that maker",
+            _what_works(hardware, opt_ins),
+        )
+    if row.nvidia_only and vendors(hardware, opt_ins):
+        return f"no card: {row.key} runs on NVIDIA cards only, and none is usable"
+    return "no card: none of this machine is usable" if hardware.gpus else "no card was found"
+
+
+def _what_works(hardware: Hardware, opt_ins: OptIns) -> str:
+    shared = together(hardware, opt_ins=opt_ins)
+    ones = " or ".join(f"--gpu {g.index}" for g in singles(hardware, opt_ins=opt_ins))
+    if shared:
+        return f"use together --gpus {_listed(g.index for g in shared)}, or one card: {ones}"
+    if ones:
+        return f"use one card: {ones}"
+    return "needed is an NVIDIA card of the RTX 20 series or newer, or a supported AMD card"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _other_vendor(
+    hardware: Hardware, cards: tuple[Gpu, ...], backend: str | None, opt_ins: OptIns
+) -> tuple[str, ...]:
+    if not cards or backend is not None or len(vendors(hardware, opt_ins)) < 2:
+        return ()
+    return (
+        "NVIDIA and AMD cards are both usable, and cannot share a model: "
+        "--backend cuda or --backend hip says which",
+    )
+
+
+def _left_out(hardware: Hardware, cards: tuple[Gpu, ...], opt_ins: OptIns) -> tuple[str, ...]:
+    """A sentence for each card that is not usable."""
+    used = {identity(gpu) for gpu in cards}
+    verdicts = ((g, verdict(g, hardware, opt_ins=opt_ins)) for g in hardware.gpus)
+    return tuple(
+        f"{title(gpu)} is not used: {found.reason}"
+        for gpu, found in verdicts
+        if not found.usable and identity(gpu) not in used
+    )
+
+
+def _doubts(cards: tuple[Gpu, ...]) -> tuple[str, ...]:
+    """What a chosen card risks, one sentence each."""
+    return tuple(f"{title(gpu)}: {doubt}" for gpu in cards for doubt in _doubts_of(gpu, len(cards)))
+
+
+def _doubts_of(gpu: Gpu, cards: int) -> Iterator[str]:
+    if gpu.vram_gib < SMALL_GIB and not gpu.integrated:
+        yield "less than 6 GB of memory, too small for most models"
+    elif gpu.vram_gib < PROMPT_GIB and not gpu.integrated:
+        yield "less than 12 GB of memory, it will be slow"
+    if cards > 1 and gpu.vram_gib < SHARE_GIB:
+        yield (
+            "a card that shares a model should have 8 GB or more for the dense weights of its "
+            "layers and its prompt buffers; kept, as asked"
+        )
+    if cards > 1 and gpu.integrated:
+        yield "an integrated GPU works at the speed of the machine's memory; kept, as asked"
+    if is_old(gpu):
+        yield "Pascal and Volta cards need a build for CUDA 12, which is experimental"
+    if gpu.compute_mode not in ("", "Default"):
+        yield f"its compute mode is {gpu.compute_mode}, other programs or this one may be refused"
