@@ -47,7 +47,16 @@ def balanced_split(layers: int, cards: int, head_layers: float = HEAD_LAYERS) ->
     """
     check_cards(cards, layers)
     share = (layers + head_layers) / max(cards, 1)
-    return _in_bounds((round(share * (i + 1)) for i in range(cards - 1)), cards, layers)
+    return fit_boundaries((round(share * (i + 1)) for i in range(cards - 1)), cards, layers)
+
+
+def fit_boundaries(wanted: Iterable[int], cards: int, layers: int) -> tuple[int, ...]:
+    """The nearest boundaries to `wanted` that rise and leave every card its layers."""
+    taken: list[int] = []
+    for i, layer in enumerate(wanted):
+        low = taken[-1] + 1 if taken else FIRST_CARD_LAYERS
+        taken.append(min(max(layer, low), layers - (cards - 1 - i)))
+    return tuple(taken)
 
 
 def check_cards(cards: int, layers: int) -> None:
@@ -59,15 +68,6 @@ def check_cards(cards: int, layers: int) -> None:
             f"{FIRST_CARD_LAYERS} layers on the first card and one on each other",
             "name fewer cards with --gpus",
         )
-
-
-def _in_bounds(wanted: Iterable[int], cards: int, layers: int) -> tuple[int, ...]:
-    """The nearest rising numbers that leave every card its layers."""
-    taken: list[int] = []
-    for i, layer in enumerate(wanted):
-        low = taken[-1] + 1 if taken else FIRST_CARD_LAYERS
-        taken.append(min(max(layer, low), layers - (cards - 1 - i)))
-    return tuple(taken)
 
 
 def _is_auto(text: str) -> bool:

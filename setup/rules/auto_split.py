@@ -1,11 +1,28 @@
-"""Where `auto` puts the layers: the placement that the cost model predicts to be fastest."""
+"""Where `auto` puts the layers: the placement that the cost model predicts to be fastest.
+
+The model is that of the original's split planner. A decode window takes every layer's time on its
+card, and 190 ms times the share of routed work whose experts no card holds. An expert's share falls
+with its rank by popularity, (rank + 1) ** -1.2, and each card holds the most popular experts of its
+own layers.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate, combinations, pairwise
 
-from engine.layer_split import even_split
+from engine.layer_split import FIRST_CARD_LAYERS, check_cards, fit_boundaries
+
+MISS_MS = 190.0
+"""Time of a window whose experts are all missing."""
+MASS_EXPONENT = -1.2
+BETTER = 0.999
+"""A placement replaces another only when it is faster by more than a thousandth."""
+MOST_SEARCHED = 3
+"""Up to so many cards every placement is tried; with more, boundaries move step by step."""
+PASSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +31,22 @@ class AutoSplit:
 
     first_layers: tuple[int, ...]
     predicted_ms: float
+    """Of one decode window, without the hops between cards, which every placement has."""
     held_pairs: int
+    """Pairs of layer and expert that the cards hold."""
     pairs: int
     held_mass: float
+    """Their share of the routed work, 0 to 1."""
+
+    @property
+    def sentence(self) -> str:
+        """The placement as a reason."""
+        points = ",".join(str(layer) for layer in self.first_layers)
+        return (
+            f"layer split auto: {points} - predicted {self.predicted_ms:.1f} ms per decode window; "
+            f"the cards hold {self.held_pairs} of {self.pairs} experts "
+            f"(~{self.held_mass:.1%} of the routed work)"
+        )
 
 
 def auto_split(
@@ -25,7 +55,142 @@ def auto_split(
     expert_bytes: int,
     rooms_bytes: Sequence[int],
     layer_ms: Sequence[float],
+    layer_bytes: int = 0,
+    profile: Sequence[int] | None = None,
 ) -> AutoSplit:
-    """The placement for cards with so much room (thin version)."""
-    split = even_split(layers, len(rooms_bytes))
-    return AutoSplit(split, 0.0, 0, layers * experts_per_layer, 0.0)
+    """The placement on cards with `rooms_bytes` for experts and `layer_ms` a layer, in card order.
+
+    `layer_bytes` is what a layer takes beside its experts (its part of the session). `profile` is
+    the layer of each pair, the most popular pair first; without one all layers are alike. Starts
+    from shares by speed, so that placements of equal cost stay balanced. Raises `ConfigError` for
+    more cards than layers can serve, `ValueError` for arguments that do not go together.
+    """
+    cards = len(rooms_bytes)
+    if cards < 1 or len(layer_ms) != cards or expert_bytes < 1 or min(layer_ms) <= 0:
+        raise ValueError("auto_split needs a room and a time above 0 for every card, and experts")
+    if profile is not None and not all(0 <= layer < layers for layer in profile):
+        raise ValueError(f"auto_split needs a profile of layers 0 to {layers - 1}")
+    check_cards(cards, layers)
+    if profile is None:
+        profile = [rank % layers for rank in range(layers * experts_per_layer)]
+    ranks = _Ranks.of(profile, layers)
+    costs = _Costs(ranks, tuple(rooms_bytes), tuple(layer_ms), expert_bytes, layer_bytes)
+    start = _by_speed(layers, layer_ms)
+    if cards <= MOST_SEARCHED:
+        return costs.evaluate(_search(costs, start, layers))
+    return costs.evaluate(_nudge(costs, start, layers))
+
+
+def auto_order(layer_ms: Sequence[float]) -> tuple[int, ...]:
+    """The order of cards under `auto`: the fastest last, where head and drafts are; others stay.
+
+    Cards of equal speed keep their order, and so does every explicit split.
+    """
+    fastest = min(layer_ms)
+    if all(ms == fastest for ms in layer_ms):
+        return tuple(range(len(layer_ms)))
+    last = list(layer_ms).index(fastest)
+    return (*(card for card in range(len(layer_ms)) if card != last), last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """The pairs of each layer by popularity: ranks, rising, and the sums of their mass."""
+
+    ranks: tuple[tuple[int, ...], ...]
+    masses: tuple[tuple[float, ...], ...]
+    """Item n of a layer: the mass of its n most popular pairs."""
+
+    @classmethod
+    def of(cls, layer_of_pair: Sequence[int], layers: int) -> _Ranks:
+        ranks: list[list[int]] = [[] for _ in range(layers)]
+        for rank, layer in enumerate(layer_of_pair):
+            ranks[layer].append(rank)
+        masses = (accumulate(((r + 1) ** MASS_EXPONENT for r in own), initial=0.0) for own in ranks)
+        return cls(tuple(map(tuple, ranks)), tuple(map(tuple, masses)))
+
+    @property
+    def pairs(self) -> int:
+        return sum(map(len, self.ranks))
+
+    def hottest(self, first: int, end: int, count: int) -> tuple[int, float]:
+        """How many pairs of layers `first` to `end` - 1 a card with `count` places holds."""
+        own = self.ranks[first:end]
+        limit = self.pairs
+        if count < sum(map(len, own)):
+            # The rank below which exactly `count` pairs of these layers lie.
+            low, high = 0, limit
+            while low < high:
+                middle = (low + high) // 2
+                if sum(bisect_left(ranks, middle) for ranks in own) < count:
+                    low = middle + 1
+                else:
+                    high = middle
+            limit = low
+        counts = [bisect_left(ranks, limit) for ranks in own]
+        held = zip(self.masses[first:end], counts, strict=True)
+        return sum(counts), sum(masses[n] for masses, n in held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Predicts placements; a card's range of layers is worked out once."""
+
+    ranks: _Ranks
+    rooms_bytes: tuple[int, ...]
+    layer_ms: tuple[float, ...]
+    expert_bytes: int
+    layer_bytes: int
+    _known: dict[tuple[int, int, int], tuple[int, float]] = field(default_factory=dict)
+
+    def evaluate(self, split: tuple[int, ...]) -> AutoSplit:
+        ranges = list(pairwise((0, *split, len(self.ranks.ranks))))
+        held = [self._held(card, first, end) for card, (first, end) in enumerate(ranges)]
+        pairs, total = self.ranks.hottest(0, len(self.ranks.ranks), self.ranks.pairs)
+        mass = sum(mass for _, mass in held) / total if total else 1.0
+        work = sum(
+            (end - first) * ms for (first, end), ms in zip(ranges, self.layer_ms, strict=True)
+        )
+        predicted = work + MISS_MS * (1 - mass)
+        return AutoSplit(split, predicted, sum(count for count, _ in held), pairs, mass)
+
+    def _held(self, card: int, first: int, end: int) -> tuple[int, float]:
+        key = (card, first, end)
+        if key not in self._known:
+            room = self.rooms_bytes[card] - (end - first) * self.layer_bytes
+            count = max(0, room) // self.expert_bytes
+            self._known[key] = self.ranks.hottest(first, end, count)
+        return self._known[key]
+
+
+def _by_speed(layers: int, layer_ms: Sequence[float]) -> tuple[int, ...]:
+    """Boundaries that give each card layers in proportion to its speed."""
+    speeds = list(accumulate(1 / ms for ms in layer_ms))
+    wanted = (round(layers * speed / speeds[-1]) for speed in speeds[:-1])
+    return fit_boundaries(wanted, len(layer_ms), layers)
+
+
+def _search(costs: _Costs, start: tuple[int, ...], layers: int) -> tuple[int, ...]:
+    """The best of all placements."""
+    best, best_ms = start, costs.evaluate(start).predicted_ms
+    for split in combinations(range(FIRST_CARD_LAYERS, layers), len(start)):
+        predicted = costs.evaluate(split).predicted_ms
+        if predicted < BETTER * best_ms:
+            best, best_ms = split, predicted
+    return best
+
+
+def _nudge(costs: _Costs, start: tuple[int, ...], layers: int) -> tuple[int, ...]:
+    """The start with each boundary moved by one layer where that is faster, four times over."""
+    best, best_ms = start, costs.evaluate(start).predicted_ms
+    for _ in range(PASSES):
+        for i in range(len(start)):
+            for step in (-1, 1):
+                split = (*best[:i], best[i] + step, *best[i + 1 :])
+                edges = (0, *split, layers)
+                if split[0] < FIRST_CARD_LAYERS or any(b <= a for a, b in pairwise(edges)):
+                    continue
+                predicted = costs.evaluate(split).predicted_ms
+                if predicted < BETTER * best_ms:
+                    best, best_ms = split, predicted
+    return best
