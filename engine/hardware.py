@@ -1,4 +1,4 @@
-"""What a machine has, as facts. `setup/probe.py` finds them; a recorded machine is this as JSON."""
+"""What a machine has, as facts. `setup/probe` finds them; a recorded machine is this as JSON."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from engine.control_groups import cpu_limit
 from engine.errors import ConfigError
+from engine.host_memory import counted_memory, host_memory
+from engine.system_files import read_system_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One card. `arch` is a compute capability ("12.0") or a gfx name ("gfx1201")."""
+    """One card. `arch` is a compute capability ("12.0") or a gfx name ("gfx1201").
+
+    Its identity is `uuid`, or `pci_bus_id`: both stay the same whatever is hidden or added.
+    """
 
     index: int
+    """The number that the user types: among all cards of this vendor, hidden ones counted, from 0.
+    NVIDIA cards in PCI bus order (as nvidia-smi), AMD cards in the order of HIP. It is no identity:
+    NVIDIA card 0 and AMD card 0 are two cards, and a new card may move the others."""
     uuid: str
+    """The driver's name for it ("GPU-...", "MIG-..."); "PCI-" and the bus id where it has none."""
     pci_bus_id: str
+    """As Linux writes it, "0000:01:00.0"."""
     vendor: str
     name: str
     arch: str
@@ -37,6 +48,10 @@ class Gpu:
     """PCI Express lanes; 0: not known."""
     shared_bytes: int = 0
     """Memory of the machine that an integrated GPU may use beside `vram_bytes`, its own."""
+    cores: int = 0
+    """CUDA cores or stream processors, to compare cards of one vendor; 0: not known."""
+    clock_mhz: int = 0
+    """The fastest clock of its cores; 0: not known."""
 
     @property
     def vram_gib(self) -> float:
@@ -161,19 +176,22 @@ def local_hardware(folder: Path) -> Hardware:
     """This machine's memory and cores, without its cards: enough to plan an engine on the CPU."""
     import psutil
 
-    memory = psutil.virtual_memory()
+    memory = host_memory(read_system_file, counted_memory)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     physical = psutil.cpu_count(logical=False) or 1
     return Hardware(
         gpus=(),
-        ram_bytes=memory.total,
-        ram_available_bytes=memory.available,
+        ram_bytes=memory.total_bytes,
+        ram_available_bytes=memory.available_bytes,
+        swap_bytes=memory.swap_bytes,
+        memory_limit_bytes=memory.limit_bytes,
         cpu=Cpu(
             name=platform.processor() or platform.machine(),
             cores=min(physical, usable) if usable else physical,
             avx2=False,
             avx512=False,
         ),
+        cpu_limit=cpu_limit(read_system_file),
         disk_free_bytes=shutil.disk_usage(folder).free,
         os=platform.system().lower(),
         wsl=False,

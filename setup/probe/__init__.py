@@ -1,0 +1,54 @@
+"""Finds the facts of a machine. Needs only pynvml and psutil, and does without them too.
+
+Everything that touches the machine goes through `Machine`, so that every rule is tested from
+recordings. Whatever cannot be found out is 0, empty or false, with a note; `probe` never raises.
+"""
+
+from __future__ import annotations
+
+from engine.control_groups import cpu_limit
+from engine.hardware import Cpu, Gpu, Hardware
+from engine.host_memory import HostMemory, host_memory
+from setup.probe import system
+from setup.probe.amd import amd_gpus
+from setup.probe.machine import Machine, ThisMachine
+from setup.probe.notes import Notes
+from setup.probe.nvidia import nvidia_gpus
+from setup.probe.processor import processor, usable_processors
+
+__all__ = ["Machine", "ThisMachine", "probe"]
+
+
+def probe(machine: Machine) -> Hardware:
+    """The facts of `machine`."""
+    notes = Notes()
+    memory = notes.guard(
+        "memory", lambda: host_memory(machine.read, machine.counted_memory), HostMemory(0, 0)
+    )
+    nothing = Cpu(name="", cores=1, avx2=False, avx512=False)
+    none: tuple[Gpu, ...] = ()
+    nvidia = notes.guard("NVIDIA cards", lambda: nvidia_gpus(machine, memory, notes), none)
+    amd = notes.guard("AMD cards", lambda: amd_gpus(machine, memory, notes), none)
+    return Hardware(
+        gpus=nvidia + amd,
+        ram_bytes=memory.total_bytes,
+        ram_available_bytes=memory.available_bytes,
+        cpu=notes.guard("the processor", lambda: processor(machine), nothing),
+        disk_free_bytes=notes.guard("the disk", lambda: system.disk_free(machine), 0),
+        os=machine.os,
+        wsl=notes.guard("WSL", lambda: system.wsl(machine), False),
+        swap_bytes=memory.swap_bytes,
+        memory_limit_bytes=memory.limit_bytes,
+        cpu_limit=notes.guard("processor limits", lambda: _cpu_limit(machine), 0.0),
+        container=notes.guard("the container", lambda: system.container(machine), False),
+        numa_nodes=notes.guard("NUMA nodes", lambda: system.numa_nodes(machine), 1),
+        disk_rotational=notes.guard("the disk's kind", lambda: system.rotational(machine), False),
+        desktop=notes.guard("the desktop", lambda: system.desktop(machine), False),
+        notes=notes.all(),
+    )
+
+
+def _cpu_limit(machine: Machine) -> float:
+    """Processors that control groups allow, when they are fewer than there are."""
+    limit = cpu_limit(machine.read)
+    return limit if limit < len(usable_processors(machine)) else 0.0
