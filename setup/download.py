@@ -1,0 +1,131 @@
+"""Downloads a model of the catalogue from a hub, and goes on where an earlier run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from engine.errors import ConfigError
+from setup.catalogue import ModelFile, ModelRow
+from setup.disk_space import RESERVE_BYTES, free_bytes, need_space
+from setup.hub.client import open_client, read_endpoint
+from setup.hub.files import Hub, RemoteFile
+from setup.hub.lock import locked
+from setup.hub.marks import is_finished, is_marked, write_mark
+from setup.hub.names import target_path
+from setup.hub.part_file import kept_bytes, part_path
+from setup.hub.retry import Limits, Note, Pace
+from setup.hub.transfer import Transfer
+
+
+class Progress(Protocol):
+    """Hears how far a download is, after every piece of some 64 kB."""
+
+    def __call__(self, done_bytes: int, total_bytes: int, file: str) -> None:
+        """`done_bytes` of the whole model's `total_bytes` are there; `file` is being got."""
+
+
+def plan_download(row: ModelRow, folder: Path) -> int:
+    """Bytes of `row` that are not in `folder` yet, by the catalogue's sizes; asks nobody."""
+    if not row.files or not all(file.size_bytes for file in row.files):
+        there = sum(_bytes_there(folder, file) for file in row.files)
+        return max(0, round(row.download_gb * 1e9) - there)
+    return sum(max(0, file.size_bytes - _bytes_there(folder, file)) for file in row.files)
+
+
+def download(
+    row: ModelRow,
+    folder: Path,
+    environment: Mapping[str, str],
+    progress: Progress,
+    *,
+    note: Note,
+    limits: Limits | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    free: Callable[[Path], int] = free_bytes,
+) -> Path:
+    """Makes all files of `row` stand in `folder`, whole and checked; returns the first one's path.
+
+    `environment` may hold HF_ENDPOINT (a mirror) and HF_TOKEN. `note` hears sentences on the way.
+    Whatever stops it, Ctrl-C too, what came so far stays in `.part` files for the next run.
+
+    Raises `ConfigError`: no such files, no permission, too little room, another setup at work, a
+    server that fails for too long or sends something else than the hub's list says.
+    """
+    targets = {file.path: target_path(folder, file.path) for file in row.files}
+    if not targets:
+        raise ConfigError(f"{row.key}: the catalogue names no files", "name a GGUF with --model")
+    first = next(iter(targets.values()))
+    if all(is_marked(targets[f.path], f.size_bytes, f.sha256) for f in row.files):
+        return first
+    pace = Pace(limits=limits or Limits(), sleep=sleep, note=note)
+    endpoint = read_endpoint(environment)
+    with open_client(pace.limits) as client, ExitStack() as locks:
+        hub = Hub(endpoint=endpoint, client=client, pace=pace)
+        files = hub.files(row)
+        try:
+            left = [f for f in files if not is_finished(targets[f.path], f, note)]
+            for file in left:
+                locks.enter_context(locked(targets[file.path]))
+            _need_space(left, targets, folder, free)
+            _get(hub, files, targets, progress)
+        except OSError as error:
+            raise _disk_error(folder, error) from None
+    return first
+
+
+def _need_space(
+    left: list[RemoteFile],
+    targets: Mapping[str, Path],
+    folder: Path,
+    free: Callable[[Path], int],
+) -> None:
+    missing = sum(f.size_bytes - kept_bytes(targets[f.path], f) for f in left)
+    need_space(folder, missing, free(folder), RESERVE_BYTES)
+
+
+def _get(
+    hub: Hub, files: tuple[RemoteFile, ...], targets: Mapping[str, Path], progress: Progress
+) -> None:
+    total, before = sum(file.size_bytes for file in files), 0
+    for file in files:
+        target = targets[file.path]
+
+        def told(done: int, before: int = before, name: str = file.name) -> None:
+            progress(before + done, total, name)
+
+        # Another setup may have finished it while this one waited for the hub.
+        if not is_finished(target, file, _silent):
+            transfer = Transfer(
+                source=file,
+                endpoint=hub.endpoint,
+                client=hub.client,
+                pace=hub.pace,
+                progress=told,
+            )
+            write_mark(target, transfer.run(target))
+        before += file.size_bytes
+        told(0, before)
+
+
+def _silent(_: str) -> None:
+    """Drops a note that was given before."""
+
+
+def _bytes_there(folder: Path, file: ModelFile) -> int:
+    target = target_path(folder, file.path)
+    for path in (target, part_path(target)):
+        if path.is_file():
+            return path.stat().st_size
+    return 0
+
+
+def _disk_error(folder: Path, error: OSError) -> ConfigError:
+    place = error.filename or folder
+    return ConfigError(
+        f"{place}: cannot be written or read: {error.strerror or error}",
+        "free some room or choose another folder; what is there already is kept",
+    )
