@@ -12,6 +12,7 @@ from typing import Any
 
 import profiles
 from engine.errors import ConfigError
+from engine.gguf.types import QUANT_TYPES
 from setup.toml_table import Kind, checked, read_toml
 
 FAMILIES = ("qwen", "swift", "coder", "unsloth", "qwen36", "ornith", "huihui")
@@ -31,6 +32,15 @@ class ModelFile:
     def name(self) -> str:
         """The file's name without folders."""
         return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertTypes:
+    """How so many layers store their routed experts: types of gate and up, and of down."""
+
+    layers: int
+    gate_up: str
+    down: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,10 @@ class ModelRow:
     """One line for a menu."""
     aliases: tuple[str, ...] = ()
     """Further names that `--model` takes."""
+    experts: tuple[ExpertTypes, ...] = ()
+    """Types of the routed experts of all layers, in no order; empty: not published."""
+    expert_bytes: int = 0
+    """Bytes of all routed experts as measured, finer than `arena_gb`; 0: not measured."""
 
     @property
     def file_bytes(self) -> int:
@@ -107,6 +121,8 @@ _REQUIRED: Mapping[str, Kind] = {
 }
 _OPTIONAL: Mapping[str, Kind] = {
     "aliases": "texts",
+    "experts": "tables",
+    "expert_bytes": "whole",
     "table_gb": "number",
     "train_context": "whole",
     "budget": "flag",
@@ -115,6 +131,7 @@ _OPTIONAL: Mapping[str, Kind] = {
     "nvidia_only": "flag",
     "attends_all": "flag",
 }
+_EXPERTS: Mapping[str, Kind] = {"layers": "whole", "gate_up": "text", "down": "text"}
 _FILE: Mapping[str, Kind] = {"path": "text"}
 _FILE_OPTIONAL: Mapping[str, Kind] = {"size_bytes": "whole", "sha256": "text"}
 
@@ -178,7 +195,22 @@ def _row(path: Path) -> tuple[int, ModelRow]:
     values["files"] = tuple(_file(path, i, file) for i, file in enumerate(values["files"]))
     if not values["files"]:
         raise ConfigError(f"{path}: 'files' is empty")
+    values["experts"] = tuple(
+        _experts(path, i, part) for i, part in enumerate(values.get("experts", ()))
+    )
+    counted = sum(part.layers for part in values["experts"])
+    if values["experts"] and counted != values["layers"]:
+        raise ConfigError(f"{path}: 'experts' counts {counted} of {values['layers']} layers")
     return place, ModelRow(**values)
+
+
+def _experts(path: Path, index: int, record: Mapping[str, Any]) -> ExpertTypes:
+    where = f"{path}: experts[{index}]"
+    types = ExpertTypes(**checked(record, _EXPERTS, {}, where))
+    for key, name in (("gate_up", types.gate_up), ("down", types.down)):
+        if name not in {known.name for known in QUANT_TYPES.values()}:
+            raise ConfigError(f"{where}: {key!r} is {name!r}, not a type of GGUF")
+    return types
 
 
 def _file(path: Path, index: int, record: Mapping[str, Any]) -> ModelFile:

@@ -159,6 +159,17 @@ def test_an_unknown_name_lists_the_nearest(
         ('path = "a/a.gguf"', "size_bytes = 4", r"files\[0\]: 'path' is missing"),
         ('path = "a/a.gguf"', 'path = "a"\nsha256 = "0g"', r"files\[0\]: 'sha256' is '0g'"),
         ('[[files]]\npath = "a/a.gguf"', "files = []", "'files' is empty"),
+        ("[[files]]", '[[experts]]\nlayers = 4\ngate_up = "Q4_K"\n[[files]]', "'down' is missing"),
+        (
+            "[[files]]",
+            '[[experts]]\nlayers = 3\ngate_up = "Q4_K"\ndown = "Q4_K"\n[[files]]',
+            "'experts' counts 3 of 4 layers",
+        ),
+        (
+            "[[files]]",
+            '[[experts]]\nlayers = 4\ngate_up = "Q4_K"\ndown = "Q9_9"\n[[files]]',
+            r"experts\[0\]: 'down' is 'Q9_9', not a type of GGUF",
+        ),
         ("layers = 4", "layers = = 4", "cannot be read.* line 12 "),
     ],
 )
