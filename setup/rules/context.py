@@ -57,7 +57,7 @@ def ram_context(row: ModelRow, ram_gib: float) -> int:
     The arena and the keys and values are decimal GB, RAM is GiB: compared as they are, as the
     original's setup 0.1.40 does.
     """
-    if row.key not in RAM_RULE_SIZES or row.budget:
+    if row.key not in RAM_RULE_SIZES or row.architecture == QWEN36_ARCHITECTURE:
         return CONTEXTS[-1]
     fitting = [c for c in CONTEXTS if c <= ALWAYS_ALLOWED or ram_gib >= context_need(row, c)]
     return fitting[-1]

@@ -18,7 +18,6 @@ PLE_SPARE_GIB: Final = 4.0
 LONG_PREFILL: Final = "auto:32768"
 LONG_PREFILL_GIB: Final = 96.0
 LONG_PREFILL_RISK_GIB: Final = 64.0
-VISION_TOKENS: Final = {"gpu": 1024, "cpu": 300}
 VISION_RESERVE_MIB: Final = 700
 VISION_SMALL_CARD_GIB: Final = 12.5
 VISION_SMALL_CARD_RESERVE_MIB: Final = 1000
@@ -105,11 +104,6 @@ def vision_reserve_tip(cards_gib: Sequence[float]) -> str | None:
         f"--vram-reserve-mib {VISION_SMALL_CARD_RESERVE_MIB} leaves more room than "
         f"{VISION_RESERVE_MIB}"
     )
-
-
-def vision_threads(processors: int) -> int:
-    """Threads of the encoder of images on the CPU."""
-    return max(1, processors // 2)
 
 
 def display_tip(cards: Sequence[Gpu]) -> str | None:

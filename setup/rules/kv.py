@@ -61,7 +61,7 @@ def kv_streaming(
     if context < STREAM_LEAST_CONTEXT:
         return None, f"{name} off: it begins at {STREAM_LEAST_CONTEXT} tokens, this is {context}"
     if wsl:
-        return None, f"{name} off: WSL cannot pin that much memory"
+        return None, f"{name} off: WSL limits the memory that a program may pin"
     if asked == "on":
         return STREAM_WINDOW, f"{name}: as asked, {STREAM_WINDOW} tokens stay on the card"
     if required:

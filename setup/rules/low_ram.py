@@ -22,6 +22,8 @@ CARD_OVERHEAD_GIB: Final = 5.0
 OVERHEAD_CONTEXT: Final = 32_768
 FITS_SPARE_GIB: Final = 6.0
 SLOW_SHARE: Final = 0.6
+SMALL_ARENA_GB: Final = 1.0
+"""Experts below this fit everywhere: the spare above is about models of tens of GB."""
 PAGING_SLACK_GIB: Final = 4.0
 IMAGES_GIB: Final = 700 / 1024
 
@@ -64,6 +66,9 @@ def low_ram(
     sums = f"{row.arena_gb:g} + {RAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
     if asked == "off":
         return LowRam(False, held, None, fits, f"no low-memory mode, as asked: {sums}")
+    if asked == "auto" and row.arena_gb < SMALL_ARENA_GB:
+        small = f"its experts take {row.arena_gb:.2g} GB"
+        return LowRam(False, held, None, fits, f"no low-memory mode: {small}")
     if asked == "auto" and ram_gib >= need:
         return LowRam(False, held, None, fits, f"no low-memory mode: RAM holds all experts, {sums}")
     return _needed(row, ram_gib, held, fits, asked)

@@ -45,18 +45,14 @@ def recommend_row(
 
     `ConfigError` for a family that is not there.
     """
-    unified = family is None and carve_out_gib is not None
-    if unified and ram_gib + (carve_out_gib or 0) >= UNIFIED_LEAST_GIB:
-        family = UNIFIED_FAMILY
+    if family is None and carve_out_gib is not None:
+        unified = _unified(rows, ram_gib, carve_out_gib)
+        if unified is not None:
+            return unified
     sizes = _sizes(rows, family or recommend_family(rows, ram_gib))
     if sizes[0].architecture == QWEN36_ARCHITECTURE:
         return _small_model(sizes, ram_gib, cards_gib)
-    for row in sizes:
-        if row.key == LARGE_RAM_SIZE and ram_gib >= LARGE_RAM_GIB:
-            return row, f"{row.key}: {ram_gib:.1f} GiB of RAM ({LARGE_RAM_GIB:g} or more)"
-    return sizes[
-        0
-    ], f"{sizes[0].key}: the first size of {sizes[0].family}, {ram_gib:.1f} GiB of RAM"
+    return _large_model(sizes, ram_gib)
 
 
 def size_verdict(row: ModelRow, ram_gib: float, cards_gib: Sequence[float]) -> tuple[str, str]:
@@ -70,7 +66,7 @@ def size_verdict(row: ModelRow, ram_gib: float, cards_gib: Sequence[float]) -> t
         return "tight", need
     if row.budget:
         return "does not fit", need
-    found = low_ram(row, ram_gib, cards_gib, OVERHEAD_CONTEXT, "int8", "on")
+    found = low_ram(row, ram_gib, _used(row, cards_gib), OVERHEAD_CONTEXT, "int8")
     return ("low memory" if found.fits else "does not fit"), f"{need}; {found.reason}"
 
 
@@ -79,7 +75,7 @@ def below_floor(rows: Sequence[ModelRow], ram_gib: float, cards_gib: Sequence[fl
     smallest = min(rows, key=lambda row: row.ram_gib)
     if ram_gib >= _floor(rows):
         return None
-    if low_ram(smallest, ram_gib, cards_gib, OVERHEAD_CONTEXT, "int8").fits:
+    if low_ram(smallest, ram_gib, _used(smallest, cards_gib), OVERHEAD_CONTEXT, "int8").fits:
         return None
     return (
         f"this machine has {ram_gib:.1f} GiB of RAM; the smallest size, {smallest.key}, wants "
@@ -89,6 +85,11 @@ def below_floor(rows: Sequence[ModelRow], ram_gib: float, cards_gib: Sequence[fl
 
 def _floor(rows: Sequence[ModelRow]) -> float:
     return min(row.ram_gib for row in rows) - FLOOR_SLACK_GIB
+
+
+def _used(row: ModelRow, cards_gib: Sequence[float]) -> Sequence[float]:
+    """A model that cannot be spread runs on the largest card."""
+    return (max(cards_gib),) if row.one_card and cards_gib else cards_gib
 
 
 def _sizes(rows: Sequence[ModelRow], family: str) -> list[ModelRow]:
@@ -104,17 +105,42 @@ def _sizes(rows: Sequence[ModelRow], family: str) -> list[ModelRow]:
     )
 
 
+def _unified(
+    rows: Sequence[ModelRow], ram_gib: float, carve_out_gib: float
+) -> tuple[ModelRow, str] | None:
+    both = ram_gib + carve_out_gib
+    if both < UNIFIED_LEAST_GIB or all(row.family != UNIFIED_FAMILY for row in rows):
+        return None
+    row = _sizes(rows, UNIFIED_FAMILY)[0]
+    sums = f"{ram_gib:.1f} + {carve_out_gib:.1f} = {both:.1f} GiB of RAM and graphics memory"
+    return row, f"{row.key}: {sums} ({UNIFIED_LEAST_GIB:g} or more)"
+
+
+def _large_model(sizes: list[ModelRow], ram_gib: float) -> tuple[ModelRow, str]:
+    """The family's first size, or `LARGE_RAM_SIZE` where it has that and RAM is large."""
+    first = sizes[0]
+    larger = next((row for row in sizes if row.key == LARGE_RAM_SIZE), None)
+    ram = f"{ram_gib:.1f} GiB of RAM"
+    if larger is None:
+        return first, f"{first.key}: the first size of {first.family}, {ram}"
+    if ram_gib >= LARGE_RAM_GIB:
+        return larger, f"{larger.key}: {ram} ({LARGE_RAM_GIB:g} or more)"
+    later = f"({larger.key} from {LARGE_RAM_GIB:g})"
+    return first, f"{first.key}: the first size of {first.family}, {ram} {later}"
+
+
 def _small_model(
     sizes: list[ModelRow], ram_gib: float, cards_gib: Sequence[float]
 ) -> tuple[ModelRow, str]:
     """The largest size whose experts RAM holds; the smallest for small cards and small machines."""
     tested = [row for row in sizes if not row.experimental] or sizes
     smallest = min(tested, key=lambda row: row.arena_gb)
-    if cards_gib and min(cards_gib) < QWEN36_SMALL_CARD_GIB:
+    card = max(cards_gib, default=None)
+    if card is not None and card < QWEN36_SMALL_CARD_GIB:
         limit = f"under {QWEN36_SMALL_CARD_GIB:g}"
-        return smallest, f"{smallest.key}: a card has {min(cards_gib):.1f} GiB, {limit}"
+        return smallest, f"{smallest.key}: the card has {card:.1f} GiB, {limit}"
     holding = [row for row in tested if ram_gib >= row.arena_gb + RAM_SPARE_GIB]
     best = max(holding, key=lambda row: row.arena_gb, default=smallest)
     need = best.arena_gb + RAM_SPARE_GIB
     sums = f"{best.arena_gb:g} + {RAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB of RAM"
-    return best, f"{best.key}: {sums}"
+    return best, f"{best.key}: experts {sums}"
