@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeGuard
@@ -108,10 +109,10 @@ def _fault(first_layers: tuple[int, ...] | None, cards: int, layers: int) -> str
 
 def _refusal(value: object, fault: str, cards: int, layers: int) -> ConfigError:
     example = split_example(cards, layers)
-    shown = value if isinstance(value, str) else repr(value)
+    shown = json.dumps(value, ensure_ascii=False, default=repr)
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return ConfigError(
-        f'layer_split is "{shown}": {fault}. It takes the first layer of each later GPU, one '
+        f"layer_split is {shown}: {fault}. It takes the first layer of each later GPU, one "
         "rising number per GPU after the first, not counts per card; "
         f'for {cards} GPUs and {layers} layers for example "{example}"',
         f'write "layer_split": "{example}" (--layer-split {example}), or auto',

@@ -81,18 +81,6 @@ def auto_split(
     return costs.evaluate(_nudge(costs, start, layers))
 
 
-def auto_order(layer_ms: Sequence[float]) -> tuple[int, ...]:
-    """The order of cards under `auto`: the fastest last, where head and drafts are; others stay.
-
-    Cards of equal speed keep their order, and so does every explicit split.
-    """
-    fastest = min(layer_ms)
-    if all(ms == fastest for ms in layer_ms):
-        return tuple(range(len(layer_ms)))
-    last = list(layer_ms).index(fastest)
-    return (*(card for card in range(len(layer_ms)) if card != last), last)
-
-
 @dataclass(frozen=True, slots=True)
 class _Ranks:
     """The pairs of each layer by popularity: ranks, rising, and the sums of their mass."""
