@@ -63,6 +63,16 @@ class Header:
 def read_header(data: mmap.mmap | bytes, path: Path, shard: int) -> Header:
     """Reads the header of the whole file `data` and checks every tensor against its size.
 
+    Raises what `read_directory` and `check_extents` raise.
+    """
+    header = read_directory(data, path, shard)
+    check_extents(header, len(data))
+    return header
+
+
+def read_directory(data: mmap.mmap | bytes, path: Path, shard: int) -> Header:
+    """Reads a header alone: `data` may be a file of which only the beginning is there.
+
     Raises ModelFileError for a damaged file, UnsupportedModelError for a version or a tensor type
     that this reader does not know.
     """
@@ -81,7 +91,6 @@ def read_header(data: mmap.mmap | bytes, path: Path, shard: int) -> Header:
         _check_alignment(path, name, offset, alignment)
         nbytes = prod(shape[:-1]) * kind.row_bytes(shape[-1])
         tensors[name] = TensorInfo(name, kind, shape, shard, start + offset, nbytes)
-    _check_extents(path, tensors, len(data))
     return Header(path, version, metadata, tensors)
 
 
@@ -163,10 +172,11 @@ def _check_alignment(path: Path, name: str, offset: int, alignment: int) -> None
         )
 
 
-def _check_extents(path: Path, tensors: Mapping[str, TensorInfo], size: int) -> None:
-    """No tensor may reach past the end of the file or into the next one."""
-    end, last = 0, ""
-    for tensor in sorted(tensors.values(), key=lambda tensor: tensor.offset):
+def check_extents(header: Header, size: int) -> None:
+    """Raises ModelFileError where a tensor reaches past `size`, the file's bytes, or into the next
+    tensor."""
+    path, end, last = header.path, 0, ""
+    for tensor in sorted(header.tensors.values(), key=lambda tensor: tensor.offset):
         if tensor.offset < end:
             raise ModelFileError(
                 f"{path}: tensor {tensor.name!r} starts at byte {tensor.offset}, but {last!r} "

@@ -23,16 +23,22 @@ def shard_name(stem: str, number: int, count: int) -> str:
     return f"{stem}-{number:05d}-of-{count:05d}.gguf"
 
 
+def shard_numbers(name: str) -> tuple[str, int, int] | None:
+    """(stem, number, count) of a shard's file name; None for any other name. Not checked."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match["stem"], int(match["number"]), int(match["count"]))
+
+
 def shard_paths(path: Path) -> tuple[Path, ...]:
     """All files of the model that `path` is one file of, in order; just `path` for a single file.
 
     Symbolic links are not followed, so that a download cache's names stay. Raises ModelFileError
     for a missing shard or a number that does not fit.
     """
-    match = _NAME.fullmatch(path.name)
-    if match is None:
+    numbers = shard_numbers(path.name)
+    if numbers is None:
         return (path,)
-    number, count = int(match["number"]), int(match["count"])
+    stem, number, count = numbers
     if not 1 <= number <= count:
         raise ModelFileError(
             f"{path}: the name says shard {number} of {count}; shards count from 1",
@@ -40,7 +46,7 @@ def shard_paths(path: Path) -> tuple[Path, ...]:
         )
     paths = []
     for index in range(1, count + 1):
-        shard = path.with_name(shard_name(match["stem"], index, count))
+        shard = path.with_name(shard_name(stem, index, count))
         # Unlike Path.is_file this never raises, whatever is wrong with the name.
         if not os.path.isfile(shard):
             raise ModelFileError(f"{shard}: shard {index} of {count} is missing", hint=_TOGETHER)
