@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
 from setup.catalogue import ModelRow
+from setup.rules.budget import budget_split
 from setup.rules.card_verdict import (
     NO_OPT_INS,
     OptIns,
@@ -22,8 +23,6 @@ SHARE_GIB = 7.5
 PROMPT_GIB = 11.5
 """Below it ("12 GB") a later card caps the prompt chunks of a split. The original's #448 measured
 prompts 6.2 times slower on 32 + 10 GB than on the first card alone."""
-BUDGET_LEFT_GB = 24.0
-"""A split has no budget of memory, so that memory holds the whole download and so much more."""
 VENDOR_OF_BACKEND = {"cuda": "nvidia", "hip": "amd"}
 
 
@@ -139,8 +138,9 @@ def pick(
         return best
     if row.one_card:
         return Pick(best.cards, f"{best.reason}; {row.title} runs on one card")
-    if row.budget and hardware.ram_gib < row.download_gb + BUDGET_LEFT_GB:
-        return Pick(best.cards, f"{best.reason}; {_budget_reason(hardware, row)}")
+    fits, budget_reason = budget_split(row, hardware.ram_gib) if row.budget else (True, "")
+    if not fits:
+        return Pick(best.cards, f"{best.reason}; {budget_reason}")
     if shared[0].vendor == "amd":
         return Pick(best.cards, f"{best.reason}; several AMD cards share a model when --gpus says")
     return _pair(shared)
@@ -171,15 +171,6 @@ def _pair(shared: tuple[Gpu, ...]) -> Pick:
 
 def _why_alone(cards: int) -> str:
     return "the only usable card" if cards == 1 else f"the most memory of {cards} usable cards"
-
-
-def _budget_reason(hardware: Hardware, row: ModelRow) -> str:
-    need = row.download_gb + BUDGET_LEFT_GB
-    return (
-        f"a split of {row.key} has no memory budget and needs {need:.1f} GB of memory "
-        f"({row.download_gb:.1f} of files and {BUDGET_LEFT_GB:.0f}), here are "
-        f"{hardware.ram_gib:.1f}"
-    )
 
 
 def _of_one_vendor(hardware: Hardware, backend: str | None, opt_ins: OptIns) -> tuple[Gpu, ...]:

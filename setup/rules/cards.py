@@ -10,7 +10,6 @@ from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
 from setup.catalogue import ModelRow
 from setup.rules.card_menu import (
-    PROMPT_GIB,
     SHARE_GIB,
     CardOption,
     card_options,
@@ -214,8 +213,6 @@ def _doubts(cards: tuple[Gpu, ...]) -> tuple[str, ...]:
 def _doubts_of(gpu: Gpu, cards: int) -> Iterator[str]:
     if gpu.vram_gib < SMALL_GIB and not gpu.integrated:
         yield "less than 6 GB of memory, too small for most models"
-    elif gpu.vram_gib < PROMPT_GIB and not gpu.integrated:
-        yield "less than 12 GB of memory, it will be slow"
     if cards > 1 and gpu.vram_gib < SHARE_GIB:
         yield (
             "a card that shares a model should have 8 GB or more for the dense weights of its "
