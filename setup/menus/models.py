@@ -1,0 +1,140 @@
+"""Models: families, sizes, files, and doubts about a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ConfigError, ModelFileError
+from setup.answers import OWN
+from setup.catalogue import ModelRow
+from setup.question import Menu, Option
+from setup.rules.size import size_verdict
+from setup.situation import Situation
+
+
+def why_family(s: Situation) -> str:
+    """What the rules suggest for this machine, and what this version makes of it."""
+    row, reason = s.suggested()
+    found = f"By memory and cards this machine suits {row.title} {row.key} ({reason})."
+    if s.backends:
+        return found
+    doubt = _engine_doubt(s, row)
+    return f"{found} {doubt or 'This version computes it on the processor, slowly.'}"
+
+
+def families(s: Situation) -> Menu:
+    """The model that comes along, files on the disk, and the families of the catalogue."""
+    small = Option(
+        s.models.bundled,
+        f"{s.models.bundled.stem}, comes with Strata",
+        "Small, for trying things out: needs no download and answers on any machine.",
+        (s.models.bundled.stem,),
+    )
+    files = tuple(_file(path) for path in s.models.files if path != s.models.bundled)
+    rows = tuple(_family(s, family) for family in s.models.families())
+    if not s.backends:
+        return Menu((small, *files, *rows))
+    wanted = s.suggested()[0].family
+    return Menu((*rows, *files, small), s.models.families().index(wanted))
+
+
+def _file(path: Path) -> Option:
+    return Option(path, f"{path.name}, on this disk", str(path.parent), (path.stem, path.name))
+
+
+def _family(s: Situation, family: str) -> Option:
+    sizes = s.models.sizes(family)
+    least = min(row.download_gb for row in sizes)
+    most = max(row.download_gb for row in sizes)
+    span = f"{least:.0f} GB" if len(sizes) == 1 else f"{least:.0f} to {most:.0f} GB"
+    return Option(family, f"{family}: {sizes[0].title}, {span}", words=(family,))
+
+
+def read_file(s: Situation, text: str) -> Option:
+    """A typed path of a GGUF file; `ConfigError` when it is none that this version can run."""
+    path = Path(text.strip("\"'")).expanduser()
+    if path.suffix.lower() != ".gguf":
+        raise ConfigError(
+            f"{text!r} is neither a family nor the path of a GGUF file",
+            "type a number, or a path that ends in .gguf",
+        )
+    if not path.is_file():
+        raise ConfigError(f"{path} is not there", "type a number, or the path of a file")
+    try:
+        s.models.of_file(path)
+    except ModelFileError as error:
+        raise ConfigError(error.message, error.hint) from None
+    return _file(path)
+
+
+def settle_family(s: Situation, value: Any, taken: bool) -> Situation:
+    """A family, or a file that is the whole answer."""
+    if isinstance(value, str):
+        return s.with_answer("family", value, taken=taken)
+    answers = s.answers.answered("file", value, taken=taken)
+    return replace(s, answers=answers.answered("family", OWN, taken=taken))
+
+
+def sizes(s: Situation) -> Menu:
+    """The sizes of the chosen family, each with what it needs."""
+    assert s.answers.family is not None
+    rows = s.models.sizes(s.answers.family)
+    best, reason = s.suggested(s.answers.family)
+    options = tuple(_size(s, row, reason if row == best else "") for row in rows)
+    return Menu(options, rows.index(best))
+
+
+def _size(s: Situation, row: ModelRow, reason: str) -> Option:
+    found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
+    here = ", on this disk" if s.models.on_disk(row) else f", {row.download_gb:.1f} GB"
+    trial = ", experimental" if row.experimental else ""
+    about = f"{row.about[:1].upper()}{row.about[1:]}. " if row.about else ""
+    why = f"{about}{reason or sentence}."
+    return Option(row.key, f"{row.key}{here}{trial}: {found}", why, (row.key, *row.aliases))
+
+
+def doubt(s: Situation) -> str:
+    """Why the chosen size may be too large; empty when it is not."""
+    row = s.row
+    return " ".join(_doubts(s, row))
+
+
+def _doubts(s: Situation, row: ModelRow) -> Iterator[str]:
+    found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
+    if found == "does not fit":
+        yield f"{sentence}."
+    engine = _engine_doubt(s, row)
+    if engine:
+        yield engine
+
+
+def _engine_doubt(s: Situation, row: ModelRow) -> str:
+    memory = s.planned(s.models.of_row(row)).memory
+    if memory.fits:
+        return ""
+    return (
+        "This version computes on the processor with the whole model in memory: "
+        f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB, and {memory.available_bytes / 1e9:.0f}"
+        " GB are free for it."
+    )
+
+
+def keep(s: Situation) -> Menu:
+    """Another size, another model, or this one: recommended where the rules chose it, too."""
+    options = (
+        Option("size", "choose another size"),
+        Option("model", "choose another model"),
+        Option("keep", "keep it"),
+    )
+    return Menu(options, 2 if "size" in s.answers.taken else 0)
+
+
+def settle_keep(s: Situation, value: Any, taken: bool) -> Situation:
+    """Keeps the size, or opens the questions before it again."""
+    if value == "keep":
+        return s.with_answer("keep", value, taken=taken)
+    keys = ("size",) if value == "size" else ("size", "family")
+    return replace(s, answers=s.answers.without(*keys))

@@ -1,0 +1,114 @@
+"""Where an interview stands: the machine, the models, and the answers so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from engine.capabilities import Capabilities
+from engine.hardware import Gpu, Hardware
+from setup.answers import Answers
+from setup.asked import Asked
+from setup.catalogue import ModelRow
+from setup.hub.names import target_path
+from setup.recommend import Recommendation, Subject, recommend
+from setup.rules.cards import choose_cards
+from setup.rules.size import recommend_row
+from setup.subjects import Models
+
+BACKENDS = {"nvidia": "cuda", "amd": "hip"}
+
+
+def _nothing(row: ModelRow) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a question looks at to decide whether it applies, and what it offers."""
+
+    hardware: Hardware
+    capabilities: Capabilities
+    models: Models
+    flags: Asked
+    """What the command line said."""
+    answers: Answers
+    folder: Path
+    """Where the config will lie."""
+    models_folder: Path
+    """Where a download goes."""
+    old: Callable[[ModelRow], Mapping[str, Any]] = _nothing
+    """The config that is there for a model."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> Asked:
+        """Flags and answers together."""
+        return self.answers.asked(self.flags)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Backends for cards that this version has."""
+        return tuple(name for name in BACKENDS.values() if self.capabilities.has(name))
+
+    @property
+    def subject(self) -> Subject | None:
+        """The model, as far as it is chosen."""
+        if self.answers.file is not None:
+            return self.models.of_file(self.answers.file)
+        if self.answers.size is None:
+            return None
+        sizes = self.models.sizes(self.answers.family or "")
+        return self.models.of_row(next(row for row in sizes if row.key == self.answers.size))
+
+    @property
+    def row(self) -> ModelRow:
+        """The chosen model's row, else the one that the rules suggest."""
+        return self.subject.row if self.subject is not None else self.suggested()[0]
+
+    @property
+    def cards(self) -> tuple[Gpu, ...]:
+        """The cards that the rules count with for `row`."""
+        asked = self.asked
+        return choose_cards(self.hardware, self.row, asked.gpus, asked.backend).cards
+
+    def card_sizes(self, row: ModelRow) -> tuple[float, ...]:
+        """GiB of the cards that the rules count with for a model."""
+        asked = self.asked
+        found = choose_cards(self.hardware, row, asked.gpus, asked.backend)
+        return tuple(card.vram_gib for card in found.cards)
+
+    def suggested(self, family: str | None = None) -> tuple[ModelRow, str]:
+        """The size that the rules suggest for this machine, and why."""
+        rows = self.models.rows
+        found = choose_cards(self.hardware, rows[0], None, self.asked.backend)
+        sizes = [card.vram_gib for card in found.cards]
+        shared = next((card.vram_gib for card in found.cards if card.integrated), None)
+        return recommend_row(rows, self.hardware.ram_gib, sizes, family, carve_out_gib=shared)
+
+    def placed(self, subject: Subject) -> Subject:
+        """The same model with a path: where its file lies, or where a download puts it."""
+        if subject.path is not None or not subject.row.files:
+            return subject
+        return replace(subject, path=target_path(self.models_folder, subject.row.files[0].path))
+
+    def planned(self, subject: Subject | None = None, **said: Any) -> Recommendation:
+        """What setup would write now for `subject`, else for the chosen model; `said` are further
+        answers."""
+        subject = subject or self.subject
+        assert subject is not None
+        return recommend(
+            self.placed(subject),
+            self.hardware,
+            replace(self.asked, **said),
+            self.folder,
+            old=self.old(subject.row),
+            environment=self.environment,
+            capabilities=self.capabilities,
+        )
+
+    def with_answer(self, key: str, value: Any, *, taken: bool) -> Situation:
+        """With one answer more."""
+        return replace(self, answers=self.answers.answered(key, value, taken=taken))

@@ -1,0 +1,105 @@
+"""Asks setup's questions on a terminal: numbered answers, Enter for the recommended one."""
+
+from __future__ import annotations
+
+import select
+import sys
+from typing import TextIO
+
+from rich.console import Console as RichConsole
+from rich.padding import Padding
+from rich.text import Text
+
+from engine.errors import ConfigError
+from setup.question import Asking, Option
+
+_INDENT = 3
+_WIDEST = 100
+"""Longer lines are hard to read, however wide the terminal is."""
+
+
+class Wizard:
+    """Puts questions to `err` and reads answers from `source`, one line each."""
+
+    def __init__(self, source: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._source = sys.stdin if source is None else source
+        self._out = RichConsole(file=sys.stderr if err is None else err, highlight=False)
+
+    def __call__(self, asking: Asking) -> Option:
+        """The answer to one question; asks again until there is one.
+
+        Raises `ConfigError` at the end of the input, and lets Ctrl-C through.
+        """
+        early = _waiting(self._source)
+        self._show(asking)
+        while True:
+            line = self._read(asking)
+            text = line.strip()
+            if early and not text:
+                self._say(
+                    "Enter was pressed before this question stood here, so it does not count."
+                )
+            elif text == "?":
+                self._say(asking.question.more)
+            else:
+                try:
+                    option = asking.choose(text)
+                except ConfigError as error:
+                    self._say(f"{error.message}. {error.hint.capitalize()}.".replace("..", "."))
+                else:
+                    if early:
+                        self._say(f"Typed before this question stood here: {text}.")
+                    return option
+            early = _waiting(self._source)
+
+    def _show(self, asking: Asking) -> None:
+        self._out.print()
+        self._line(Text(f"{asking.number}. {asking.question.title}", style="bold"), 0)
+        self._say(asking.why)
+        self._out.print()
+        for index, option in enumerate(asking.options):
+            best = index == asking.recommended
+            self._option(index + 1, option, " (recommended)" if best else "")
+        self._out.print()
+
+    def _option(self, number: int, option: Option, mark: str) -> None:
+        label = Text.assemble((f"{number}  ", "bold"), option.label, (mark, "bold"))
+        self._line(label, _INDENT)
+        if option.why:
+            self._line(Text(option.why), _INDENT + 3)
+
+    def _read(self, asking: Asking) -> str:
+        self._out.print(Text(_prompt(asking)), end="", soft_wrap=True)
+        self._out.file.flush()
+        line = self._source.readline()
+        if line:
+            return line
+        self._out.print()
+        raise ConfigError(
+            f"the input ended at the question: {asking.question.title}",
+            f"{asking.question.flag} decides it; --yes takes every recommended answer. "
+            "Nothing was written",
+        )
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._line(Text(text), _INDENT)
+
+    def _line(self, text: Text, indent: int) -> None:
+        width = min(self._out.width, _WIDEST)
+        self._out.print(Padding(text, (0, 0, 0, indent)), width=width)
+
+
+def _prompt(asking: Asking) -> str:
+    typed = f", {asking.question.typed}" if asking.question.typed else ""
+    best = asking.recommended + 1
+    return f"   {asking.numbers[:1].upper()}{asking.numbers[1:]}{typed}, ? for more [{best}]: "
+
+
+def _waiting(source: TextIO) -> bool:
+    """Whether a line was typed that nobody has read yet."""
+    try:
+        return source.isatty() and bool(select.select([source], [], [], 0)[0])
+    except (OSError, ValueError):
+        # Windows has no select for terminals: what was typed ahead there counts as an answer.
+        return False
