@@ -75,7 +75,7 @@ def _by_ram(row: ModelRow, ram_gib: float, context: int, kv: str) -> tuple[int |
     stored = kv_ram_gb(row, context, kv)
     need = row.ram_gib + stored + STREAM_SPARE_GIB
     sums = (
-        f"{row.ram_gib:g} + {stored:.1f} + {STREAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
+        f"{row.ram_gib:.3g} + {stored:.1f} + {STREAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
     )
     if ram_gib < need:
         return None, f"kv streaming off: too little RAM, {sums}"

@@ -16,14 +16,14 @@ from setup.rules.cells import cell_bytes
 from setup.rules.kv import DRAFT_LAYERS
 
 RAM_SPARE_GIB: Final = 10.0
-"""What the system and the engine need beside the experts."""
+"""What the system and the engine need beside the experts of a published model."""
+SYSTEM_GIB: Final = 2.0
+"""What the system needs beside a model that is smaller than that."""
 CARD_OVERHEAD_GIB: Final = 5.0
 """Dense weights, buffers and keys and values of 32K tokens on each card."""
 OVERHEAD_CONTEXT: Final = 32_768
 FITS_SPARE_GIB: Final = 6.0
 SLOW_SHARE: Final = 0.6
-SMALL_ARENA_GB: Final = 1.0
-"""Experts below this fit everywhere: the spare above is about models of tens of GB."""
 PAGING_SLACK_GIB: Final = 4.0
 IMAGES_GIB: Final = 700 / 1024
 
@@ -62,16 +62,19 @@ def low_ram(
     if row.budget:
         reason = f"no low-memory mode: {row.key} keeps its experts within a budget of RAM"
         return LowRam(False, held, None, fits, reason)
-    need = row.arena_gb + RAM_SPARE_GIB
-    sums = f"{row.arena_gb:g} + {RAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
+    spare = spare_gib(row)
+    need = row.arena_gb + spare
+    sums = f"{row.arena_gb:.3g} + {spare:.3g} = {need:.1f} of {ram_gib:.1f} GiB"
     if asked == "off":
         return LowRam(False, held, None, fits, f"no low-memory mode, as asked: {sums}")
-    if asked == "auto" and row.arena_gb < SMALL_ARENA_GB:
-        small = f"its experts take {row.arena_gb:.2g} GB"
-        return LowRam(False, held, None, fits, f"no low-memory mode: {small}")
     if asked == "auto" and ram_gib >= need:
         return LowRam(False, held, None, fits, f"no low-memory mode: RAM holds all experts, {sums}")
     return _needed(row, ram_gib, held, fits, asked)
+
+
+def spare_gib(row: ModelRow) -> float:
+    """RAM beside the experts: 10 for every published model, less for a small file of one's own."""
+    return min(RAM_SPARE_GIB, SYSTEM_GIB + row.download_gb)
 
 
 def gpu_gb(row: ModelRow, cards_gib: Sequence[float], context: int, kv: str) -> float:
@@ -87,7 +90,7 @@ def slow_share(row: ModelRow, found: LowRam) -> str | None:
     if found.mode != "mmap" or share >= SLOW_SHARE:
         return None
     return (
-        f"the cards hold {found.gpu_gb:.1f} of {row.arena_gb:g} GB of experts ({share:.0%}, under "
+        f"the cards hold {found.gpu_gb:.1f} of {row.arena_gb:.3g} GB of experts ({share:.0%}, under "
         f"{SLOW_SHARE:.0%}): the rest is read from the disk, which is slow"
     )
 
@@ -98,16 +101,17 @@ def paging_risk(row: ModelRow, ram_gib: float, asked: str) -> str | None:
     if asked != "off" or ram_gib >= line:
         return None
     return (
-        f"{row.key} without a low-memory mode needs about {row.ram_gib:g} GiB, this machine has "
+        f"{row.key} without a low-memory mode needs about {row.ram_gib:.3g} GiB, this machine has "
         f"{ram_gib:.1f}: it may page to the disk all the time"
     )
 
 
 def _needed(row: ModelRow, ram_gib: float, held: float, fits: bool, asked: str) -> LowRam:
-    need = row.arena_gb - held + RAM_SPARE_GIB
+    spare = spare_gib(row)
+    need = row.arena_gb - held + spare
     by_rule: Mode = "resident" if ram_gib >= need else "mmap"
     mode: Mode = "resident" if asked == "resident" else "mmap" if asked == "mmap" else by_rule
-    sums = f"{row.arena_gb:g} - {held:.1f} + {RAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
+    sums = f"{row.arena_gb:.3g} - {held:.1f} + {spare:.3g} = {need:.1f} of {ram_gib:.1f} GiB"
     where = (
         "experts that no card holds stay in RAM"
         if mode == "resident"

@@ -10,7 +10,7 @@ from engine.errors import ConfigError
 from setup.catalogue import ModelRow
 from setup.rules.budget import resident_budget_gib
 from setup.rules.context import QWEN36_ARCHITECTURE, QWEN36_SMALL_CARD_GIB
-from setup.rules.low_ram import OVERHEAD_CONTEXT, RAM_SPARE_GIB, low_ram
+from setup.rules.low_ram import OVERHEAD_CONTEXT, low_ram, spare_gib
 
 LARGE_RAM_GIB: Final = 60.0
 LARGE_RAM_SIZE: Final = "IQ3_XXS"
@@ -57,7 +57,7 @@ def recommend_row(
 
 def size_verdict(row: ModelRow, ram_gib: float, cards_gib: Sequence[float]) -> tuple[str, str]:
     """ "fits", "tight", "low memory" or "does not fit", and a sentence with the numbers."""
-    need = f"{row.key} wants {row.ram_gib:g} GiB of RAM, this machine has {ram_gib:.1f}"
+    need = f"{row.key} wants {row.ram_gib:.3g} GiB of RAM, this machine has {ram_gib:.1f}"
     if row.budget:
         need = f"{need}; {resident_budget_gib(row, ram_gib, 0)[1]}"
     if ram_gib >= row.ram_gib:
@@ -79,7 +79,7 @@ def below_floor(rows: Sequence[ModelRow], ram_gib: float, cards_gib: Sequence[fl
         return None
     return (
         f"this machine has {ram_gib:.1f} GiB of RAM; the smallest size, {smallest.key}, wants "
-        f"{smallest.ram_gib:g} and does not fit in low memory, either"
+        f"{smallest.ram_gib:.3g} and does not fit in low memory, either"
     )
 
 
@@ -139,8 +139,8 @@ def _small_model(
     if card is not None and card < QWEN36_SMALL_CARD_GIB:
         limit = f"under {QWEN36_SMALL_CARD_GIB:g}"
         return smallest, f"{smallest.key}: the card has {card:.1f} GiB, {limit}"
-    holding = [row for row in tested if ram_gib >= row.arena_gb + RAM_SPARE_GIB]
+    holding = [row for row in tested if ram_gib >= row.arena_gb + spare_gib(row)]
     best = max(holding, key=lambda row: row.arena_gb, default=smallest)
-    need = best.arena_gb + RAM_SPARE_GIB
-    sums = f"{best.arena_gb:g} + {RAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB of RAM"
-    return best, f"{best.key}: experts {sums}"
+    spare = spare_gib(best)
+    sums = f"{best.arena_gb:.3g} + {spare:g} = {best.arena_gb + spare:.1f}"
+    return best, f"{best.key}: experts {sums} of {ram_gib:.1f} GiB of RAM"

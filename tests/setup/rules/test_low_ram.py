@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ConfigError
 from setup.catalogue import ModelRow, catalogue, find_row
-from setup.rules.low_ram import gpu_gb, low_ram, paging_risk, slow_share
+from setup.rules.low_ram import gpu_gb, low_ram, paging_risk, slow_share, spare_gib
 
 QWEN36 = "Qwen3.6-UD-IQ3_S"
 ROWS = st.sampled_from(catalogue())
@@ -109,13 +109,19 @@ def test_images_take_700_mib_of_the_first_card() -> None:
 
 
 def test_small_models_need_no_mode() -> None:
-    # a machine of 4 GiB: below 0.01 + 10, but that spare is about large models
-    tiny = replace(find_row("Q2_0"), arena_gb=0.01)
-    found = low_ram(tiny, 4.0, [], 2048, "fp16")
-    assert (found.needed, found.mode) == (False, None)
-    assert found.reason == "no low-memory mode: its experts take 0.01 GB"
-    assert low_ram(replace(tiny, arena_gb=1.0), 4.0, [], 2048, "fp16").needed
-    assert low_ram(tiny, 4.0, [], 2048, "fp16", "mmap").mode == "mmap"
+    # a file of 0.5 GB with 0.4 GB of experts: 0.4 + min(10, 2 + 0.5) = 2.9
+    tiny = replace(find_row("Q2_0"), arena_gb=0.4, download_gb=0.5)
+    assert not low_ram(tiny, 2.9, [], 2048, "fp16").needed
+    assert low_ram(tiny, 2.89, [], 2048, "fp16").mode == "mmap"
+    assert low_ram(tiny, 2.89, [5.1], 2048, "fp16").mode == "resident"  # 2.8 beside 0.1 there
+    assert low_ram(tiny, 4.0, [], 2048, "fp16").reason == (
+        "no low-memory mode: RAM holds all experts, 0.4 + 2.5 = 2.9 of 4.0 GiB"
+    )
+
+
+@pytest.mark.parametrize("row", catalogue(), ids=lambda row: row.tag)
+def test_every_published_model_leaves_ten(row: ModelRow) -> None:
+    assert spare_gib(row) == 10
 
 
 def test_models_with_a_budget_never_use_it() -> None:

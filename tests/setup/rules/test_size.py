@@ -31,9 +31,11 @@ def test_family(ram: float, family: str) -> None:
 
 def test_family_of_other_catalogues() -> None:
     large = [row for row in ROWS if row.family == "coder"]
-    small = [row for row in ROWS if row.family == "ornith"]
+    small = [row for row in ROWS if row.family in ("ornith", "huihui")]
     assert recommend_family(large, 8.0) == "coder"  # there is no small model to take instead
-    assert recommend_family(small, 256.0) == "ornith"
+    assert recommend_family(small[:3], 256.0) == "ornith"
+    assert recommend_family(small[1:3], 256.0) == "ornith"
+    assert recommend_family(small[2:], 256.0) == "huihui"
     with pytest.raises(ConfigError, match="no model"):
         recommend_family([], 64.0)
 
@@ -131,6 +133,7 @@ def test_unknown_family() -> None:
         ("Qwen3.6-UD-IQ3_S", 15.6, [11.9], "low memory"),  # 9.6 + 6.9 = 16.5 >= 12.9
         ("Qwen3.6-UD-IQ3_S", 15.6, [7.99], "does not fit"),  # 12.59 < 12.9
         ("Qwen3.6-UD-IQ3_S", 15.6, [7.99, 7.99], "does not fit"),  # one card only
+        ("Qwen3.6-UD-IQ3_S", 15.6, [11.9, 4.0], "low memory"),  # the larger one
         ("UD-Q4_K_XL", 48.0, [24], "fits"),
         ("UD-Q4_K_XL", 47.0, [24], "tight"),
         ("UD-Q4_K_XL", 39.99, [80], "does not fit"),  # a budget model has no low-memory mode
@@ -154,6 +157,8 @@ def test_budget_models_print_their_budget() -> None:
 @pytest.mark.parametrize(
     ("family", "ram", "cards", "below"),
     [
+        ("qwen", 43.99, [], False),  # below 48 - 4, but 37.99 >= 34: Q2_0 in low memory
+        ("qwen", 39.99, [], True),  # 33.99 < 34
         ("coder", 28.0, [], False),  # 32 - 4
         ("coder", 27.99, [], True),  # 21.99 < 23.4
         ("coder", 27.99, [6.42], False),  # 21.99 + 1.42 = 23.41 >= 23.4
