@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
 from setup.catalogue import ModelRow
+from setup.profiles import load_profiles, matching_profile
 from setup.rules.budget import budget_split
 from setup.rules.card_verdict import (
     NO_OPT_INS,
@@ -141,6 +142,9 @@ def pick(
     fits, budget_reason = budget_split(row, hardware.ram_gib) if row.budget else (True, "")
     if not fits:
         return Pick(best.cards, f"{best.reason}; {budget_reason}")
+    profile = matching_profile(load_profiles(), shared, row.key)
+    if profile is not None:
+        return Pick(shared, f"{describe(shared)}: measured together, profile {profile.name}")
     if shared[0].vendor == "amd":
         return Pick(best.cards, f"{best.reason}; several AMD cards share a model when --gpus says")
     return _pair(shared)

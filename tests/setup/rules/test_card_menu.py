@@ -154,6 +154,28 @@ def test_a_budget_model_is_split_where_memory_holds_it(name: str, ram: float, ca
     assert len(card_options(machine, row)) == 3  # sharing is offered all the same
 
 
+R9700 = [amd(i, 31.9, name="AMD Radeon AI PRO R9700") for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("cards", "row", "recommended"),
+    [
+        (R9700[:4], IQ3_S, [0, 1, 2, 3]),  # the profile's four cards and model
+        (R9700[:4], find_row("IQ3_XXS", "qwen"), [0]),
+        (R9700[:3], IQ3_S, [0]),
+        (R9700, IQ3_S, [0]),
+        ([*R9700[:3], amd(3, 31.9)], IQ3_S, [0]),
+    ],
+)
+def test_cards_of_a_profile_are_recommended_together(
+    cards: list[Gpu], row: ModelRow, recommended: list[int]
+) -> None:
+    machine = pc(*cards)
+    assert indices(pick(machine, row).cards) == recommended
+    chosen = [indices(o.cards) for o in card_options(machine, row) if o.recommended]
+    assert chosen == [recommended]
+
+
 def test_reasons_have_the_numbers() -> None:
     big = pick(pc(nvidia(0, 31.8, "12.0"), nvidia(1, 10, "8.6")), IQ3_S).reason
     assert "GPU 1 with 10.0 GiB, less than 12 GB" in big
