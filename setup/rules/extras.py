@@ -62,7 +62,8 @@ def ple_io(row: ModelRow, ram_gib: float, rotational: bool) -> tuple[str | None,
     if not rotational:
         return None, "ple-io: the disk does not turn, the n-gram table is read from it"
     need = row.ram_gib + row.table_gb + PLE_SPARE_GIB
-    sums = f"{row.ram_gib:.3g} + {row.table_gb:.3g} + {PLE_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
+    parts = f"{row.ram_gib:.3g} + {row.table_gb:.3g} + {PLE_SPARE_GIB:g}"
+    sums = f"{parts} = {need:.1f} of {ram_gib:.1f} GiB"
     if ram_gib < need:
         return None, f"ple-io: the disk turns, but RAM has no room for the n-gram table, {sums}"
     return "ram", f"ple-io ram: the disk turns, and RAM holds the n-gram table, {sums}"

@@ -89,9 +89,10 @@ def slow_share(row: ModelRow, found: LowRam) -> str | None:
     share = found.gpu_gb / row.arena_gb if row.arena_gb else 1.0
     if found.mode != "mmap" or share >= SLOW_SHARE:
         return None
+    held = f"{found.gpu_gb:.1f} of {row.arena_gb:.3g} GB of experts"
     return (
-        f"the cards hold {found.gpu_gb:.1f} of {row.arena_gb:.3g} GB of experts ({share:.0%}, under "
-        f"{SLOW_SHARE:.0%}): the rest is read from the disk, which is slow"
+        f"the cards hold {held} ({share:.0%}, under {SLOW_SHARE:.0%}): the rest is read from the "
+        "disk, which is slow"
     )
 
 

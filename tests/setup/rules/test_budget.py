@@ -76,6 +76,7 @@ def test_a_split_needs_the_whole_model_in_ram(name: str, ram: float, allowed: bo
     found, why = budget_split(find_row(name), ram)
     assert found == allowed
     assert f"{ram:.1f} GiB" in why
+    assert f"{find_row(name).download_gb} + 24 = " in why
 
 
 @given(ram=st.floats(1, 2048), streamed=st.floats(0, 16))

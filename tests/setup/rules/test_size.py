@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +93,13 @@ def test_a_processor_with_graphics_and_much_memory(ram: float, carve_out: float,
         assert f"{carve_out:.1f}" in why
     # the user's family goes before it
     assert recommend_row(ROWS, ram, [carve_out], "coder", carve_out_gib=carve_out)[0].key == "IQ1_M"
+
+
+def test_experimental_sizes_come_last() -> None:
+    first, *others = (row for row in ROWS if row.family == "qwen36")
+    rows = (replace(first, experimental=True), *others)
+    assert recommend_row(rows, 64.0, [24])[0] == others[0]
+    assert recommend_row(rows[:1], 64.0, [24])[0] == rows[0]  # where there is no other
 
 
 def test_a_catalogue_without_the_family_for_much_memory() -> None:
