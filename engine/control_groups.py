@@ -51,10 +51,11 @@ def swap_limit(read: Reader) -> int | None:
     return min((limit for limit in found if limit is not None), default=None)
 
 
-def cpu_limit(read: Reader) -> float:
-    """Processors that the groups allow, 2.5 for 250 ms in every 100 ms; 0: no limit."""
+def cpu_limit(read: Reader, processors: int) -> float:
+    """What the groups allow of `processors`: 2.5 for 250 ms in every 100 ms; 0: all of them."""
     found = (_cpu_limit(read, group) for group in _groups(read, "cpu"))
-    return min((limit for limit in found if limit is not None), default=0.0)
+    lowest = min((limit for limit in found if limit is not None), default=0.0)
+    return lowest if lowest < processors else 0.0
 
 
 def _memory_limit(read: Reader, group: Group) -> MemoryLimit | None:

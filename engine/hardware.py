@@ -191,7 +191,7 @@ def local_hardware(folder: Path) -> Hardware:
             avx2=False,
             avx512=False,
         ),
-        cpu_limit=cpu_limit(read_system_file),
+        cpu_limit=cpu_limit(read_system_file, usable or os.cpu_count() or 1),
         disk_free_bytes=shutil.disk_usage(folder).free,
         os=platform.system().lower(),
         wsl=False,

@@ -39,16 +39,14 @@ def probe(machine: Machine) -> Hardware:
         wsl=notes.guard("WSL", lambda: system.wsl(machine), False),
         swap_bytes=memory.swap_bytes,
         memory_limit_bytes=memory.limit_bytes,
-        cpu_limit=notes.guard("processor limits", lambda: _cpu_limit(machine), 0.0),
+        cpu_limit=notes.guard(
+            "processor limits",
+            lambda: cpu_limit(machine.read, len(usable_processors(machine))),
+            0.0,
+        ),
         container=notes.guard("the container", lambda: system.container(machine), False),
         numa_nodes=notes.guard("NUMA nodes", lambda: system.numa_nodes(machine), 1),
         disk_rotational=notes.guard("the disk's kind", lambda: system.rotational(machine), False),
         desktop=notes.guard("the desktop", lambda: system.desktop(machine), False),
         notes=notes.all(),
     )
-
-
-def _cpu_limit(machine: Machine) -> float:
-    """Processors that control groups allow, when they are fewer than there are."""
-    limit = cpu_limit(machine.read)
-    return limit if limit < len(usable_processors(machine)) else 0.0

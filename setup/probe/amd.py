@@ -13,6 +13,7 @@ from setup.probe.pci import AMD, display_devices, has_screen, link
 from setup.probe.visible import hip_visible
 
 _KFD = "/dev/kfd"
+_STRIX_HALO = "gfx1151"  # the one integrated GPU that the original runs models on
 # GPUs inside a processor: the kernel does not mark all of them as such.
 _INTEGRATED = {
     *("gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1035", "gfx1036", "gfx1037"),
@@ -34,7 +35,7 @@ _NAMES = {
     0x73DF: "AMD Radeon RX 6700 XT",
     0x1586: "AMD Radeon 8050S/8060S",
 }
-_NO_FACTS = AmdFacts("", 0, "")
+_NO_FACTS = AmdFacts("", 0, 0, "")
 
 
 def amd_gpus(machine: Machine, memory: HostMemory, notes: Notes) -> tuple[Gpu, ...]:
@@ -65,9 +66,9 @@ def _gpu(
     machine: Machine, memory: HostMemory, node: KfdNode, index: int, facts: AmdFacts, driver: str
 ) -> Gpu:
     folder = f"/sys/class/drm/renderD{node.render}/device"
-    total = _bytes(machine, folder, "vram_total") or facts.vram_bytes or node.memory_bytes
-    used = _bytes(machine, folder, "vram_used")
-    integrated = node.with_cpu or node.arch in _INTEGRATED
+    total = facts.vram_bytes or _bytes(machine, folder, "vram_total") or node.memory_bytes
+    used = facts.vram_used_bytes or _bytes(machine, folder, "vram_used")
+    integrated = _is_integrated(node)
     generation, lanes = (0, 0) if integrated else link(machine, node.place)
     return Gpu(
         index=index,
@@ -87,6 +88,10 @@ def _gpu(
         cores=node.cores,
         clock_mhz=node.clock_mhz,
     )
+
+
+def _is_integrated(node: KfdNode) -> bool:
+    return node.with_cpu or node.arch in _INTEGRATED
 
 
 def _name(machine: Machine, folder: str, node: KfdNode, facts: AmdFacts) -> str:
@@ -121,7 +126,8 @@ def _tell_missing(machine: Machine, nodes: tuple[KfdNode, ...], notes: Notes) ->
                 f"{name} at {device.bus_id} is not in the kernel's list for HIP: it needs the "
                 "amdgpu driver, and in a container the devices /dev/kfd and /dev/dri"
             )
-    if nodes and not machine.may_use(_KFD):
+    wanted = any(not _is_integrated(node) or node.arch == _STRIX_HALO for node in nodes)
+    if wanted and not machine.may_use(_KFD):
         notes.add(
             f"this user may not open {_KFD}: HIP will find no card; add the user to the groups "
             "`render` and `video`, or give the container the device"

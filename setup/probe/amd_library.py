@@ -20,6 +20,7 @@ class AmdFacts:
 
     name: str
     vram_bytes: int
+    vram_used_bytes: int
     driver: str
 
 
@@ -43,7 +44,7 @@ def library_facts(machine: Machine, notes: Notes) -> dict[str, AmdFacts]:
         notes.add(f"amdsmi does not answer, sysfs is used: {reason(error)}")
         return {}
     finally:
-        notes.guard("closing amdsmi", library.amdsmi_shut_down, None)
+        notes.guard("closing amdsmi", lambda: library.amdsmi_shut_down(), None)
 
 
 def _all(library: Any, notes: Notes) -> dict[str, AmdFacts]:
@@ -56,6 +57,7 @@ def _all(library: Any, notes: Notes) -> dict[str, AmdFacts]:
         found[place] = AmdFacts(
             name=_known(_field(_ask(library, "amdsmi_get_gpu_asic_info", handle), "market_name")),
             vram_bytes=_vram(library, handle),
+            vram_used_bytes=_memory(library, "amdsmi_get_gpu_memory_usage", handle),
             driver=_known(
                 _field(_ask(library, "amdsmi_get_gpu_driver_info", handle), "driver_version")
             ),
@@ -64,11 +66,14 @@ def _all(library: Any, notes: Notes) -> dict[str, AmdFacts]:
 
 
 def _vram(library: Any, handle: Any) -> int:
-    kind = getattr(getattr(library, "AmdSmiMemoryType", None), "VRAM", None)
-    total = count(_ask(library, "amdsmi_get_gpu_memory_total", handle, kind)) if kind else 0
     # The other function counts MiB.
     size = _field(_ask(library, "amdsmi_get_gpu_vram_info", handle), "vram_size")
-    return total or count(size) * _MIB
+    return _memory(library, "amdsmi_get_gpu_memory_total", handle) or count(size) * _MIB
+
+
+def _memory(library: Any, function: str, handle: Any) -> int:
+    kind = getattr(getattr(library, "AmdSmiMemoryType", None), "VRAM", None)
+    return 0 if kind is None else count(_ask(library, function, handle, kind))
 
 
 def _ask(library: Any, function: str, *args: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import platform
 import shutil
@@ -111,7 +113,9 @@ class ThisMachine:
         return text if done.returncode == 0 else ""
 
     def module(self, name: str) -> Any:
-        return importlib.import_module(name)
+        # amdsmi 7.0 prints on stdout when its library is missing, where our results go.
+        with contextlib.redirect_stdout(io.StringIO()):
+            return importlib.import_module(name)
 
     def may_use(self, path: str) -> bool:
         return os.access(path, os.R_OK | os.W_OK)
@@ -137,6 +141,8 @@ class ThisMachine:
         return tuple(range(os.cpu_count() or 1))
 
     def core_count(self) -> int:
-        import psutil
-
+        try:
+            import psutil
+        except ImportError:
+            return 0
         return psutil.cpu_count(logical=False) or 0

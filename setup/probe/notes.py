@@ -38,12 +38,15 @@ class Notes:
 
 
 def reason(error: BaseException) -> str:
-    """An error in words; its type where it says nothing, or fails to say it."""
+    """An error in words. Python's own errors say little without their type: "KeyError: 'x.so'"."""
+    kind = type(error)
     try:
         text = plain(str(error))
     except Exception:
         text = ""
-    return text or type(error).__name__
+    if not text:
+        return kind.__name__
+    return f"{kind.__name__}: {text}" if kind.__module__ == "builtins" else text
 
 
 def plain(text: str, most: int = 200) -> str:

@@ -9,6 +9,7 @@ from setup.probe.notes import Notes, reason
 from setup.probe.nvidia_smi import smi_gpus
 from setup.probe.nvml import NvmlUnusableError, nvml_cards
 from setup.probe.pci import NVIDIA, display_devices
+from setup.probe.system import container
 from setup.probe.visible import Card, cuda_visible
 
 # What NVML says on a machine that simply has no NVIDIA card.
@@ -19,9 +20,20 @@ def nvidia_gpus(machine: Machine, memory: HostMemory, notes: Notes) -> tuple[Gpu
     """The NVIDIA cards that a CUDA program would see, in PCI bus order."""
     try:
         cards = nvml_cards(machine.module("pynvml"), memory, notes)
+        _tell_missing(machine, cards, notes)
     except Exception as error:  # An import may raise anything: OSError for a broken library.
         cards = _without_nvml(machine, memory, error, notes)
     return cuda_visible(cards, machine.environment, notes)
+
+
+def _tell_missing(machine: Machine, cards: tuple[Card, ...], notes: Notes) -> None:
+    """A card on the bus that the driver does not have: lost, or given to a virtual machine."""
+    offered = {card.gpu.pci_bus_id for card in cards}
+    present = [device.bus_id for device in display_devices(machine, NVIDIA)]
+    missing = [place for place in present if place not in offered]
+    # A container sees the whole bus, and is given some of its cards.
+    if missing and not container(machine):
+        notes.add(f"NVIDIA cards that the driver does not offer: {', '.join(missing)}")
 
 
 def _without_nvml(

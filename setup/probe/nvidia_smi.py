@@ -27,6 +27,7 @@ _FIELDS = (
     "pcie.link.gen.max",
     "pcie.link.width.max",
     "clocks.max.sm",
+    "mig.mode.current",
 )
 _MIB = 1 << 20
 _MOST_ROWS = 64
@@ -57,6 +58,9 @@ def _gpu(row: list[str], memory: HostMemory, notes: Notes) -> Gpu | None:
     unified = _is_none(facts["memory.total"]) or any(board in name for board in UNIFIED)
     if not (place and (total or unified)):
         notes.add(f"nvidia-smi: card {name} is left out, its memory is {facts['memory.total']}")
+        return None
+    if facts["mig.mode.current"] == "Enabled":
+        notes.add(f"card {name} ({place}) is in MIG mode and left out: only NVML lists its parts")
         return None
     if unified:
         total = 0

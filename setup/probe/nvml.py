@@ -70,7 +70,7 @@ def nvml_cards(nvml: Any, memory: HostMemory, notes: Notes) -> tuple[Card, ...]:
     try:
         return _cards(nvml, memory, notes)
     finally:
-        notes.guard("closing NVML", nvml.nvmlShutdown, None)
+        notes.guard("closing NVML", lambda: nvml.nvmlShutdown(), None)
 
 
 def _cards(nvml: Any, memory: HostMemory, notes: Notes) -> tuple[Card, ...]:
@@ -78,7 +78,9 @@ def _cards(nvml: Any, memory: HostMemory, notes: Notes) -> tuple[Card, ...]:
         present = min(count(nvml.nvmlDeviceGetCount()), _MOST_CARDS)
     except Exception as error:
         raise NvmlUnusableError(reason(error)) from error
-    driver = words(notes.guard("the NVIDIA driver's version", nvml.nvmlSystemGetDriverVersion, ""))
+    driver = words(
+        notes.guard("the NVIDIA driver's version", lambda: nvml.nvmlSystemGetDriverVersion(), "")
+    )
     found: list[Card] = []
     for i in range(present):
         try:

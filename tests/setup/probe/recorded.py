@@ -30,13 +30,16 @@ class Recorded:
     forbidden: Sequence[str] = ()
 
     def read(self, path: str) -> str:
+        return self.files.get(self._real(path), "")
+
+    def _real(self, path: str) -> str:
         for link, target in self.links.items():
-            if path.startswith(f"{link}/"):
-                path = target + path[len(link) :]
-        return self.files.get(path, "")
+            if path == link or path.startswith(f"{link}/"):
+                return target + path[len(link) :]
+        return path
 
     def names(self, folder: str) -> tuple[str, ...]:
-        prefix = f"{folder.rstrip('/')}/"
+        prefix = f"{self._real(folder).rstrip('/')}/"
         paths = [*self.files, *self.links]
         found = {path[len(prefix) :].split("/")[0] for path in paths if path.startswith(prefix)}
         return tuple(sorted(found))
