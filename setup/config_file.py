@@ -1,11 +1,9 @@
-"""Reads, checks, merges and writes `strata-<model>.json`."""
+"""Reads and checks `strata-<model>.json`."""
 
 from __future__ import annotations
 
-import difflib
 import json
-import os
-import shutil
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,10 @@ from typing import Any
 from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.flags import parse_engine_args
-from setup.config_keys import CONFIG_KEYS, OWNED
-
-_KEYS = {key.name: key for key in CONFIG_KEYS}
+from setup.config_keys import KEYS_BY_NAME, ConfigKey
+from setup.config_text import LARGEST_BYTES, read_json, read_value
+from setup.config_values import check_environment, check_sampling, nearest
+from setup.json_words import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class ConfigFile:
     path: Path
     values: Mapping[str, Any]
     run: RunConfig
-    """What `args`, `model` and `parallel` ask of the engine."""
+    """What `args`, `model`, `backend` and `parallel` ask of the engine."""
     warnings: tuple[str, ...]
 
 
@@ -34,93 +33,77 @@ def read_config(path: Path) -> ConfigFile:
     """Reads and checks a config file; relative paths in it count from its folder.
 
     Raises `ConfigError`: not there, not JSON (with line and column), a wrong type or range (with
-    key, value and what is allowed), an engine flag that is not known.
+    key, value and what is allowed), an engine flag or the value of a switch that is not known.
     """
     values = read_json(path)
-    unknown = [name for name in values if name not in _KEYS]
-    known = {name: value for name, value in values.items() if name in _KEYS}
+    known = {name: value for name, value in values.items() if name in KEYS_BY_NAME}
     for name, value in known.items():
-        if not _KEYS[name].check(value):
-            raise ConfigError(f"{path}: {name} is {json.dumps(value)}, not {_KEYS[name].allowed}")
-    return ConfigFile(path, known, _run(path, known), tuple(map(_unknown, unknown)))
+        check_value(KEYS_BY_NAME[name], value, str(path))
+    notes = (KEYS_BY_NAME[name].note(value) for name, value in known.items())
+    warnings = (
+        *(unknown_key(name) for name in values if name not in KEYS_BY_NAME),
+        *check_environment(known.get("env", {}), str(path)),
+        *check_sampling(known.get("sampling", {}), str(path)),
+        *(note for note in notes if note is not None),
+    )
+    return ConfigFile(path, known, _run(path, known), warnings)
+
+
+def check_value(key: ConfigKey, value: Any, where: str) -> None:
+    """Raises `ConfigError` naming `where`, the key, the value and what is allowed."""
+    if key.check(value):
+        return
+    shown = "not usable" if key.secret else quoted(json.dumps(value, ensure_ascii=False))
+    raise ConfigError(f"{where}: {key.name} is {shown}, not {key.allowed}", _hint(key, value))
+
+
+def unknown_key(name: str) -> str:
+    """The warning about a key that no version has."""
+    return f"config key {name!r} is not known{nearest(name, KEYS_BY_NAME)}"
+
+
+def is_config(path: Path) -> bool:
+    """Whether a file is a config: an object with a known key, or a text that needs mending."""
+    if path.name.endswith(".shared-settings.json"):
+        return False
+    if not path.is_file() or path.stat().st_size > LARGEST_BYTES:
+        return False
+    try:
+        value = read_value(path)
+    except ConfigError:
+        return True
+    return isinstance(value, dict) and not KEYS_BY_NAME.keys().isdisjoint(value)
+
+
+def find_configs(folder: Path) -> tuple[Path, ...]:
+    """The configs of a folder, by name."""
+    return tuple(filter(is_config, sorted(folder.glob("strata-*.json"))))
+
+
+def _hint(key: ConfigKey, value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) and key.check(int(value)):
+        return f"write {value} without quotes"
+    if value in ("true", "false") and key.check(value == "true"):
+        return f"write {value} without quotes"
+    if key.name == "api_key":
+        return "remove api_key to serve without a key"
+    if key.name == "env" and isinstance(value, dict):
+        return 'values stand in quotes, as in "STRATA_TRACE": "1"'
+    return f"write {key.allowed}, or remove {key.name}"
 
 
 def _run(path: Path, values: Mapping[str, Any]) -> RunConfig:
-    """The flags in `args` win over the keys `model` and `parallel`."""
+    """The flags in `args` win over the keys `model`, `backend` and `parallel`."""
     args = parse_engine_args(values.get("args", []), f"{path}: args:")
     folder = path.parent
     keys = RunConfig(
-        model=folder / values["model"] if "model" in values else None,
+        model=_placed(folder, values.get("model")),
         slots=values.get("parallel"),
         device=values.get("backend") if values.get("backend") != "hip" else "cuda",
     )
-    placed = RunConfig(
-        model=folder / args.model if args.model else None,
-        mtp=folder / args.mtp if args.mtp else None,
-    )
+    placed = RunConfig(model=_placed(folder, args.model), mtp=_placed(folder, args.mtp))
     return placed.over(args).over(keys)
 
 
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, _KEYS, n=1)
-    return f"config key {name!r} is not known" + (f", did you mean {near[0]}?" if near else "")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; a byte-order mark is skipped."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read: {error.strerror or error}", "write one with `strata setup`"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from None
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(
-            f"{path}: line {error.lineno}, column {error.colno}: {error.msg}",
-            "mend the file, or write it again with `strata setup`",
-        ) from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deep") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: holds {json.dumps(value)[:40]}, not an object")
-    return value
-
-
-def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """A new config: setup's keys are new, every other key of the old one stays."""
-    kept = {name: value for name, value in old.items() if name not in OWNED and name not in new}
-    return {**new, **kept}
-
-
-def dropped_args(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Engine flags that stood in the old `args` and are not in the new ones."""
-    before, after = (config.get("args", []) for config in (old, new))
-    if not isinstance(before, list):
-        return []
-    flags = {str(word) for word in after if str(word).startswith("--")}
-    return [str(w) for w in before if str(w).startswith("--") and str(w) not in flags]
-
-
-def write_config(path: Path, values: Mapping[str, Any]) -> bool:
-    """Writes the file in one step; the old one becomes `.bak` when it differs.
-
-    Returns whether anything changed.
-    """
-    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
-    try:
-        if path.exists():
-            if path.read_text(encoding="utf-8-sig", errors="replace") == text:
-                return False
-            shutil.copyfile(path, path.with_name(path.name + ".bak"))
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written: {error.strerror or error}", "choose another folder"
-        ) from None
-    return True
+def _placed(folder: Path, said: str | Path | None) -> Path | None:
+    return None if said is None else folder / Path(said).expanduser()

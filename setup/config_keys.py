@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Check = Callable[[Any], bool]
+from engine.capabilities import THIS_VERSION, Capabilities
+from setup import key_checks as is_
+from setup.key_checks import Check, number, one_of, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,121 +19,142 @@ class ConfigKey:
     check: Check
     meaning: str
     owned: bool = False
+    acts: bool = True
+    """False: known from other versions and accepted, without effect in this one."""
+    needs: tuple[str, ...] = ()
+    """Features (`engine/capabilities.py`); where the engine has none of them, it has no effect."""
+    off: Any = None
+    """The value that asks for nothing, or for what happens without the key."""
+    secret: bool = False
+    """Never printed."""
 
-
-def _whole(low: int, high: int | None = None) -> Check:
-    def check(value: Any) -> bool:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return whole and value >= low and (high is None or value <= high)
-
-    return check
-
-
-def _number(low: float) -> Check:
-    return lambda v: isinstance(v, int | float) and not isinstance(v, bool) and v >= low
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
-
-
-def _env(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-
-
-def _numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(_number(float("-inf"))(v) for v in value.values())
-
-
-def _gpu(value: Any) -> bool:
-    indices = value if isinstance(value, list) else [value]
-    return bool(indices) and all(map(_whole(0), indices)) and len(set(indices)) == len(indices)
-
-
-def _split(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(map(_whole(0), value))
-    return value is None or isinstance(value, str) or _whole(0)(value)
-
-
-def _one_of(*names: str) -> Check:
-    return lambda value: value in names
+    def note(self, value: Any, capabilities: Capabilities = THIS_VERSION) -> str | None:
+        """Says that the value has no effect, where that is so."""
+        acts = any(map(capabilities.has, self.needs)) if self.needs else self.acts
+        asks = value != self.off
+        return (
+            f"config key {self.name} has no effect in this version" if asks and not acts else None
+        )
 
 
 _TRUE = "true or false"
 _LIST = "a list of texts"
+_TEXT = "a text that is not empty"
+_FILE = "the path of a file"
 _SECONDS = "a number of seconds from 0"
+_WHOLE = "a whole number from 0"
 
-CONFIG_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("model", "the path of a GGUF file", _text, "The model file.", owned=True),
-    ConfigKey("model_name", "a text", _text, "The name that clients see.", owned=True),
+_OWNED: tuple[ConfigKey, ...] = (
+    ConfigKey("model", "the path of a GGUF file", is_.text, "The model file.", owned=True),
+    ConfigKey("model_name", _TEXT, is_.text, "The name that clients see.", owned=True),
     ConfigKey(
-        "backend", "cpu, cuda or hip", _one_of("cpu", "cuda", "hip"), "What computes.", owned=True
+        "backend", "cpu, cuda or hip", one_of("cpu", "cuda", "hip"), "What computes.", owned=True
     ),
-    ConfigKey("gpu", "a GPU number or a list of them", _gpu, "Which cards.", owned=True),
+    ConfigKey(
+        "gpu",
+        "a GPU number or a list of different ones",
+        is_.gpu,
+        "Which cards; the first has layer 0.",
+        owned=True,
+        needs=("cuda", "hip"),
+    ),
     ConfigKey(
         "layer_split",
         'auto, or the first layer of each later GPU, such as "16,32"',
-        _split,
+        is_.split,
         "How layers are spread over cards.",
         owned=True,
     ),
-    ConfigKey("args", _LIST, _texts, "Engine flags (below).", owned=True),
-    ConfigKey("host", "an address", _text, "Where the server listens.", owned=True),
-    ConfigKey("port", "a whole number from 0 to 65535", _whole(0, 65535), "Its port.", owned=True),
-    ConfigKey("api_key", "a text that is not empty", _text, "What clients must send.", owned=True),
-    ConfigKey("log", "the path of a file", _text, "Where the engine's log goes.", owned=True),
+    ConfigKey("args", _LIST, is_.arguments, "Engine flags (below).", owned=True),
+)
+"""The keys that name the model and the engine's flags: the whole of what setup decides anew."""
+
+_ACTING: tuple[ConfigKey, ...] = (
+    ConfigKey("host", "an address", is_.text, "Where the server listens."),
+    ConfigKey("port", "a whole number from 0 to 65535", whole(0, 65535), "Its port; 0: any free."),
+    ConfigKey("api_key", _TEXT, is_.api_key, "What clients must send.", secret=True),
+    ConfigKey("log", _FILE, is_.text, "Where the engine's log goes."),
+    ConfigKey("parallel", _WHOLE, whole(0), "Conversations decoded together."),
     ConfigKey(
-        "draft_vocab",
-        "cjk, cyrillic, fr or en",
-        _one_of("cjk", "cyrillic", "fr", "en"),
-        "Which tokens may be drafted.",
-        owned=True,
+        "env", "texts by name", is_.environment, "Environment of the engine: the STRATA_* switches."
     ),
-    ConfigKey("parallel", "a whole number from 0", _whole(0), "Conversations decoded together."),
-    ConfigKey("env", "texts by name", _env, "Environment of the engine: the STRATA_* switches."),
-    ConfigKey("sampling", "numbers by name", _numbers, "What a request gets by default."),
-    ConfigKey("aliases", _LIST, _texts, "Further names of the model."),
-    ConfigKey("four_card_profile", _TRUE, _flag, "Use the profile of four equal cards."),
-    ConfigKey("fit_max_tokens", _TRUE, _flag, "Clamp answers that do not fit the context."),
-    ConfigKey("engine_silence_s", _SECONDS, _number(0), "Quiet time after which it restarts."),
-    ConfigKey("allowed_hosts", _LIST, _texts, "Host names that are answered without a key."),
-    ConfigKey("cors_origins", _LIST, _texts, "Web origins that may read answers."),
-    ConfigKey("trusted_origins", _LIST, _texts, "Web origins that may change things."),
-    ConfigKey("gpus_asked", _TRUE, _flag, "The question about several cards was answered."),
-    ConfigKey("gpu_order", "as_given or auto", _one_of("as_given", "auto"), "Order of the cards."),
-    ConfigKey("split_skip_if_fits", _TRUE, _flag, "Use one card when it holds everything."),
-    ConfigKey("remote_expert_opt", _TRUE, _flag, "Experts on a second card."),
-    ConfigKey("expert_profile_save", "the path of a file", _text, "Where routing is learned to."),
-    ConfigKey("open_browser", _TRUE, _flag, "Open the page after the start."),
-    ConfigKey("effort_position", "start or end", _one_of("start", "end"), "Where effort stands."),
-    ConfigKey(
-        "reasoning_budget_tokens", "a whole number from 0", _whole(0), "Most tokens of thinking."
-    ),
-    ConfigKey(
-        "anthropic_thinking",
-        "model or on_request",
-        _one_of("model", "on_request"),
-        "When /v1/messages shows thinking.",
-    ),
-    ConfigKey("idle_unload_s", _SECONDS, _number(0), "Idle time after which the model goes."),
-    ConfigKey("lazy_load", _TRUE, _flag, "Load the model at the first request."),
-    ConfigKey("api_monitor", _TRUE, _flag, "Keep the last requests for the page."),
-    ConfigKey("open_history", _TRUE, _flag, "Show earlier chats on the page."),
-    ConfigKey("min_free_vram_mib", "a whole number from 0", _whole(0), "VRAM to leave free."),
-    ConfigKey("vram_elastic", _TRUE, _flag, "Give VRAM back while idle."),
-    ConfigKey("repeat_stop_tokens", "a whole number from 0", _whole(0), "Stop at repetitions."),
-    ConfigKey("chat_archive_path", "the path of a file", _text, "Where chats are kept."),
-    ConfigKey("mcp_servers", "an object", lambda v: isinstance(v, dict), "Tool servers."),
-    ConfigKey("vision", "an object", lambda v: isinstance(v, dict), "The image encoder."),
+    ConfigKey("sampling", "numbers by name", is_.mapping, "What a request gets by default."),
+    ConfigKey("aliases", _LIST, is_.texts, "Further names of the model."),
+    ConfigKey("four_card_profile", _TRUE, is_.flag, "false: not the profile of four equal cards."),
+    ConfigKey("fit_max_tokens", _TRUE, is_.flag, "Clamp answers that do not fit the context."),
+    ConfigKey("engine_silence_s", _SECONDS, number(0), "Quiet time after which it restarts."),
+    ConfigKey("allowed_hosts", _LIST, is_.texts, "Host names that are answered without a key."),
+    ConfigKey("cors_origins", _LIST, is_.texts, "Web origins that may read answers."),
+    ConfigKey("trusted_origins", _LIST, is_.texts, "Web origins that may change things."),
+    ConfigKey("gpus_asked", _TRUE, is_.flag, "The question about several cards was answered."),
 )
 
+
+def _later(
+    name: str,
+    allowed: str,
+    check: Check,
+    meaning: str,
+    *,
+    off: Any = None,
+    needs: tuple[str, ...] = (),
+) -> ConfigKey:
+    return ConfigKey(name, allowed, check, meaning, acts=False, off=off, needs=needs)
+
+
+_CARDS: tuple[ConfigKey, ...] = (
+    _later(
+        "draft_vocab",
+        "cjk, cyrillic, fr or en",
+        one_of("cjk", "cyrillic", "fr", "en"),
+        "Which tokens may be drafted.",
+        off="cjk",
+        needs=("draft_vocab",),
+    ),
+    _later("drafter", "mtp, dflash or none", one_of("mtp", "dflash", "none"), "What drafts."),
+    _later("gpu_order", "as_given or auto", one_of("as_given", "auto"), "Order of the cards."),
+    _later("split_skip_if_fits", _TRUE, is_.flag, "One card when it holds everything.", off=False),
+    _later("remote_expert_opt", _TRUE, is_.flag, "Experts on a second card.", off=False),
+    _later("expert_profile_save", _FILE, is_.text, "Where routing is learned to."),
+    _later("expert_profile_save_every", "a number from 0", number(0), "How often it is saved."),
+    _later("vram_reserve_mib", _WHOLE, whole(0), "VRAM left to others.", needs=("vram_reserve",)),
+    _later("min_free_vram_mib", _WHOLE, whole(0), "VRAM that must be free at the start.", off=0),
+    _later("vram_elastic", _TRUE, is_.flag, "Give VRAM back while idle.", off=False),
+    _later("vram_segment_mib", _WHOLE, whole(0), "Size of the pieces of VRAM."),
+    _later("hip_ordinal", _WHOLE, whole(0), "The card's number in HIP."),
+    _later("cuda", "12 or 13", one_of(12, 13), "The CUDA release of the engine."),
+    _later("vision", "an object", is_.mapping, "The image encoder.", off={}, needs=("vision",)),
+)
+_SERVER: tuple[ConfigKey, ...] = (
+    _later("open_browser", _TRUE, is_.flag, "Open the page after the start.", off=False),
+    _later("open_history", _TRUE, is_.flag, "Show earlier chats on the page.", off=False),
+    _later("api_monitor", _TRUE, is_.flag, "Keep the last requests for the page.", off=False),
+    _later("lazy_load", _TRUE, is_.flag, "Load the model at the first request.", off=False),
+    _later("idle_unload_s", _SECONDS, number(0), "Idle time after which the model goes.", off=0),
+    _later("before_load", "a command as a text or a list", is_.text_or_texts, "Run before a load."),
+    _later("effort_position", "start or end", one_of("start", "end"), "Where effort stands."),
+    _later("reasoning_budget_tokens", _WHOLE, whole(0), "Most tokens of thinking."),
+    _later(
+        "anthropic_thinking",
+        "model or on_request",
+        one_of("model", "on_request"),
+        "When /v1/messages shows thinking.",
+    ),
+    _later("repeat_stop_tokens", _WHOLE, whole(0), "Stop at repetitions.", off=0),
+    _later("chat_archive_path", _FILE, is_.text, "Where chats are kept."),
+    ConfigKey(
+        "mcp_servers", "an object", is_.mapping, "Tool servers.", acts=False, off={}, secret=True
+    ),
+    _later("mcp", "an object, true or false", is_.mapping_or_flag, "Tool servers.", off=False),
+)
+# Where the original's config names an executable and its libraries, `model` names the GGUF here.
+_ORIGINAL: tuple[ConfigKey, ...] = (
+    _later("exe", _FILE, is_.text, "The original's engine: the engine is part of Strata here."),
+    _later("cwd", "the path of a folder", is_.text, "The original's folder."),
+    _later("tokenizer", _FILE, is_.text, "The original's tokenizer: it is in the GGUF."),
+    _later("lib_dirs", _LIST, is_.texts, "The original's libraries.", off=[]),
+)
+
+CONFIG_KEYS: tuple[ConfigKey, ...] = (*_OWNED, *_ACTING, *_CARDS, *_SERVER, *_ORIGINAL)
+KEYS_BY_NAME = {key.name: key for key in CONFIG_KEYS}
 OWNED = frozenset(key.name for key in CONFIG_KEYS if key.owned)

@@ -71,7 +71,7 @@ def setup(
 
 def _hardware(recorded: Path | None) -> Hardware:
     from engine.hardware import Hardware
-    from setup.config_file import read_json
+    from setup.config_text import read_json
     from setup.probe import ThisMachine
     from setup.probe import probe as probe_machine
 
@@ -91,7 +91,7 @@ def _show_hardware(hardware: Hardware, console: Console) -> None:
 
 
 def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
-    from setup.config_file import write_config
+    from setup.config_write import write_config
 
     write_config(path, hardware.to_json())
     if console.json:
@@ -112,14 +112,15 @@ def _check(found: Recommendation, console: Console) -> int:
 
 def _merged(found: Recommendation, folder: Path) -> dict[str, Any]:
     """What `--json` prints: the config merged with the one that is there, and why."""
-    from setup.config_file import dropped_args, merge, read_json
+    from setup.config_merge import merge
+    from setup.config_text import read_json
     from setup.models import model_tag
 
     path = folder / f"strata-{model_tag(Path(found.config['model']))}.json"
     old = read_json(path) if path.exists() else {}
-    lost = dropped_args(old, found.config)
+    merged = merge(old, found.config, folder)
     return {
-        "config": merge(old, found.config),
+        "config": dict(merged.config),
         "recommendation": {
             "parallel": found.parallel,
             "layer_split": None,
@@ -130,7 +131,7 @@ def _merged(found: Recommendation, folder: Path) -> dict[str, Any]:
             "profile": None,
         },
         "reasons": list(found.reasons),
-        "notes": [f"engine flag {flag} of the old config is not kept" for flag in lost],
+        "notes": [*merged.dropped, *merged.replaced],
         "path": str(path),
     }
 
@@ -166,7 +167,7 @@ def _confirm(yes: bool) -> None:
 
 
 def _write(document: dict[str, Any], folder: Path, console: Console) -> int:
-    from setup.config_file import write_config
+    from setup.config_write import write_config
 
     path = Path(document["path"])
     changed = write_config(path, document["config"])

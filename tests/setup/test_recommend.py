@@ -10,7 +10,8 @@ import pytest
 
 from engine.hardware import Hardware
 from engine.resolve import make_plan
-from setup.config_file import read_config, write_config
+from setup.config_file import read_config
+from setup.config_write import write_config
 from setup.recommend import Asked, recommend
 from tests.machines import CARD, flash_next_sizes, machine
 
