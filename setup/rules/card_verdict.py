@@ -93,7 +93,7 @@ def title(gpu: Gpu) -> str:
 
 def memory(gpu: Gpu) -> str:
     """Its own memory in words; shared memory is never counted as a card's own."""
-    own = f"{gpu.vram_gib:.1f} GiB"
+    own = f"{gpu.vram_gib:.1f} GiB" if gpu.vram_bytes else "no memory"
     return f"integrated, {own} of its own" if gpu.integrated else own
 
 

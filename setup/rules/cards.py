@@ -87,9 +87,13 @@ def choose_cards(
         cards = _named(hardware, gpus, backend, opt_ins)
         reason = f"{describe(cards)}: as asked"
     _check_row(cards, row, hardware)
-    reasons = (reason, *_other_vendor(hardware, cards, backend, opt_ins))
-    warnings = (*_left_out(hardware, cards, opt_ins), *_doubts(cards))
-    return CardChoice(cards, reasons, warnings, needs_cuda12(cards, opt_ins))
+    left_out = _left_out(hardware, cards, opt_ins)
+    return CardChoice(
+        cards,
+        (reason, *_other_vendor(hardware, cards, backend, opt_ins), *left_out[True]),
+        (*left_out[False], *_doubts(cards)),
+        needs_cuda12(cards, opt_ins),
+    )
 
 
 def _all(hardware: Hardware, backend: str | None, opt_ins: OptIns) -> tuple[Gpu, ...]:
@@ -194,15 +198,21 @@ def _other_vendor(
     )
 
 
-def _left_out(hardware: Hardware, cards: tuple[Gpu, ...], opt_ins: OptIns) -> tuple[str, ...]:
-    """A sentence for each card that is not usable."""
+def _left_out(
+    hardware: Hardware, cards: tuple[Gpu, ...], opt_ins: OptIns
+) -> dict[bool, tuple[str, ...]]:
+    """A sentence for each card that is not usable: integrated GPUs, and the others, which are
+    worth a warning."""
     used = {identity(gpu) for gpu in cards}
-    verdicts = ((g, verdict(g, hardware, opt_ins=opt_ins)) for g in hardware.gpus)
-    return tuple(
-        f"{title(gpu)} is not used: {found.reason}"
-        for gpu, found in verdicts
-        if not found.usable and identity(gpu) not in used
-    )
+    found = [(gpu, verdict(gpu, hardware, opt_ins=opt_ins)) for gpu in hardware.gpus]
+    return {
+        integrated: tuple(
+            f"{title(gpu)} is not used: {its.reason}"
+            for gpu, its in found
+            if not its.usable and gpu.integrated is integrated and identity(gpu) not in used
+        )
+        for integrated in (True, False)
+    }
 
 
 def _doubts(cards: tuple[Gpu, ...]) -> tuple[str, ...]:

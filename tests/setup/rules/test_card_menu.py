@@ -182,7 +182,7 @@ def test_reasons_have_the_numbers() -> None:
     pair = pick(pc(nvidia(0, 16), nvidia(1, 16), nvidia(2, 16)), IQ3_S).reason
     assert "together, 32.0 GiB, the best two of 3" in pair
     one = pick(pc(nvidia(0, 16), nvidia(1, 6)), IQ3_S).reason
-    assert one == "GPU 0 (RTX 0, 16.0 GiB) alone: the most memory of 2 usable cards"
+    assert one == "GPU 0 (RTX 0, 16.0 GiB) alone: the most memory of 2 usable NVIDIA cards"
 
 
 @pytest.mark.parametrize("word", ["sycl", "vulkan", "", "cud"])

@@ -168,4 +168,6 @@ def test_names() -> None:
     assert identity(nvidia(3, 12, uuid="", pci_bus_id="")) == "nvidia 3"
     assert title(card) == "GPU 3 (RTX 3, 11.9 GiB)"
     assert title(amd(0, 4, integrated=True)) == "GPU 0 (Radeon 0, integrated, 4.0 GiB of its own)"
+    board = nvidia(0, 0, integrated=True)
+    assert title(board) == "GPU 0 (RTX 0, integrated, no memory of its own)"
     assert capability(amd(0, 4, "8.9")) is None

@@ -60,6 +60,15 @@ def test_no_card() -> None:
     )
 
 
+def test_an_integrated_gpu_is_no_warning() -> None:
+    found = choose((nvidia(0, 16), amd(0, 0.5, "gfx1036", integrated=True)))
+    assert found.warnings == ()
+    assert found.reasons[0] == "GPU 0 (RTX 0, 16.0 GiB) alone: the only usable NVIDIA card"
+    assert found.reasons[1].startswith(
+        "GPU 0 (Radeon 0, integrated, 0.5 GiB of its own) is not used: an integrated GPU, gfx1036"
+    )
+
+
 def test_the_cpu_was_asked_for() -> None:
     assert choose(TWO, backend="cpu").cards == ()
 
