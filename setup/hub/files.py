@@ -127,30 +127,40 @@ class Hub:
 
     def _head(self, repository: str, revision: str, path: str) -> tuple[int, str]:
         address = self._address(repository, revision, path)
-        response = self._get("HEAD", address, f"{repository}: {path} at {revision}")
-        # The hub tells about the file before it sends the client on to where its bytes lie.
-        for answer in (*response.history, response):
-            size = answer.headers.get("x-linked-size", "")
-            if size.isdigit():
-                return int(size), _digest(answer.headers.get("x-linked-etag", ""))
-        size = response.headers.get("content-length", "")
-        return (int(size) if size.isdigit() else 0), _digest(response.headers.get("etag", ""))
+        headers = self._get("HEAD", address, f"{repository}: {path} at {revision}").headers
+        linked = headers.get("x-linked-size", "").isdigit()
+        size, tag = ("x-linked-size", "x-linked-etag") if linked else ("content-length", "etag")
+        length = headers.get(size, "")
+        return (int(length) if length.isdigit() else 0), _digest(headers.get(tag, ""))
 
     def _address(self, repository: str, revision: str, path: str) -> str:
         return self.endpoint.address(f"{repository}/resolve", revision, path)
 
     def _get(self, method: str, address: str, what: str) -> httpx.Response:
         headers = self.endpoint.headers(address)
+        request = self.client.build_request(method, address, headers=headers)
 
         def question() -> httpx.Response:
             with transport(self.endpoint.host):
-                response = self.client.request(method, address, headers=headers)
-            told = any("x-linked-size" in answer.headers for answer in response.history)
-            if not told:
+                response = self._facts_of(request)
+            if not response.has_redirect_location:
                 check_status(response, what, with_token=bool(headers))
             return response
 
         return self.pace.ask(question, what)
+
+    def _facts_of(self, request: httpx.Request) -> httpx.Response:
+        """The answer to a question, of the first host that has one.
+
+        The hub tells about a file where it sends the client on to the file's bytes, and who keeps
+        those knows less.
+        """
+        for _ in range(self.client.max_redirects):
+            response = self.client.send(request, follow_redirects=False)
+            if response.next_request is None or "x-linked-size" in response.headers:
+                return response
+            request = response.next_request
+        raise httpx.TooManyRedirects("more redirects than are possible", request=request)
 
 
 def _warn(note: Note, row: ModelRow) -> None:
