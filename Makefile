@@ -35,6 +35,7 @@ check: venv
 
 docs: venv
 	$(BIN)/python scripts/gen_cli_docs.py
+	$(BIN)/python scripts/gen_model_docs.py
 	$(BIN)/python scripts/gen_structure_tables.py
 	$(BIN)/python scripts/gen_readme_tables.py
 

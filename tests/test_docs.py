@@ -31,6 +31,7 @@ def test_every_module_is_in_structure() -> None:
     ("script", "document"),
     [
         ("gen_cli_docs.py", "docs/cli.md"),
+        ("gen_model_docs.py", "docs/models.md"),
         ("gen_readme_tables.py", "README.md"),
         ("gen_structure_tables.py", "docs/structure.md"),
     ],
