@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+import httpx
+
 from engine.errors import ConfigError
 from setup.catalogue import ModelFile, ModelRow
 from setup.disk_space import RESERVE_BYTES, free_bytes, need_space
@@ -46,6 +48,7 @@ def download(
     limits: Limits | None = None,
     sleep: Callable[[float], None] = time.sleep,
     free: Callable[[Path], int] = free_bytes,
+    connect: Callable[[Limits], httpx.Client] = open_client,
 ) -> Path:
     """Makes all files of `row` stand in `folder`, whole and checked; returns the first one's path.
 
@@ -63,7 +66,7 @@ def download(
         return first
     pace = Pace(limits=limits or Limits(), sleep=sleep, note=note)
     endpoint = read_endpoint(environment)
-    with open_client(pace.limits) as client, ExitStack() as locks:
+    with connect(pace.limits) as client, ExitStack() as locks:
         hub = Hub(endpoint=endpoint, client=client, pace=pace)
         files = hub.files(row)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -77,12 +78,17 @@ def check_repository(name: str) -> str:
     return name
 
 
-def open_client(limits: Limits) -> httpx.Client:
-    """A client that follows redirects; httpx drops the token when one leads to another host."""
+def open_client(limits: Limits, trusted: ssl.SSLContext | None = None) -> httpx.Client:
+    """A client that follows redirects; httpx drops the token when one leads to another host.
+
+    `trusted`: the certificates to trust, else httpx's own.
+    """
     timeout = httpx.Timeout(limits.stall_s, connect=limits.connect_s)
     # Encoded bodies would make ranges and lengths count other bytes than the file's.
     headers = {"User-Agent": f"strata/{__version__}", "Accept-Encoding": "identity"}
-    return httpx.Client(timeout=timeout, headers=headers, follow_redirects=True)
+    return httpx.Client(
+        timeout=timeout, headers=headers, follow_redirects=True, verify=trusted or True
+    )
 
 
 def _shown(url: httpx.URL, asked: str) -> str:

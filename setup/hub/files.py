@@ -124,6 +124,10 @@ class Hub:
                     yield facts
             following = response.links.get("next", {}).get("url")
             address = str(response.url.join(following)) if following else None
+        raise ConfigError(
+            f"{self.endpoint.host}: lists {repository} on more than {_MOST_PAGES} pages",
+            "set HF_ENDPOINT to another mirror",
+        )
 
     def _head(self, repository: str, revision: str, path: str) -> tuple[int, str]:
         address = self._address(repository, revision, path)
@@ -173,7 +177,7 @@ def _warn(note: Note, row: ModelRow) -> None:
 def _entries(response: httpx.Response) -> list[dict[str, Any]]:
     try:
         entries = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         entries = None
     if not isinstance(entries, list):
         raise ConfigError(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 
 from engine.errors import ConfigError
 from setup.catalogue import ModelFile, ModelRow
 from setup.download import download
+from setup.hub.client import open_client
 from setup.hub.retry import Limits
 from tests.setup.hub_server import REPOSITORY, REVISION, HubFiles, hub_server, sha256
 
 FIRST = "IQ3_S/m-00001-of-00002.gguf"
 SECOND = "IQ3_S/m-00002-of-00002.gguf"
+# Trusts nobody, and is made in no time: every server here speaks plain HTTP.
+NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 QUICK = Limits(attempts=4, hub_attempts=3, connect_s=5, stall_s=0.3)
 
 
@@ -73,6 +78,7 @@ class Case:
     notes: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     told: list[tuple[int, int, str]] = field(default_factory=list)
+    connect: Callable[[Limits], httpx.Client] = lambda limits: open_client(limits, NO_CERTIFICATES)
     on_bytes: Callable[[int], None] = lambda done: None
 
     def run(self, **environment: str) -> Path:
@@ -85,6 +91,7 @@ class Case:
             limits=self.limits,
             sleep=self.pauses.append,
             free=lambda folder: self.free,
+            connect=self.connect,
         )
 
     def _progress(self, done_bytes: int, total_bytes: int, file: str) -> None:

@@ -110,6 +110,7 @@ def hub_server(hub: HubFiles) -> Iterator[HubFiles]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     files: HubFiles
 
     def log_message(self, format: str, *args: object) -> None:

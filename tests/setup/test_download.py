@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from setup.catalogue import ModelFile
 from setup.download import plan_download
+from setup.hub.client import open_client
 from setup.hub.part_file import part_path
 from tests.setup.hub_case import FIRST, SECOND, Case, bare, content, model_row, running
 from tests.setup.hub_server import Fault, HubFiles, hub_server
@@ -24,6 +25,8 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 def test_a_model_is_got_whole(case: Case) -> None:
+    """With the client that a real download has."""
+    case.connect = open_client
     assert case.run() == case.folder / FIRST
     case.assert_whole()
     assert case.notes == []
