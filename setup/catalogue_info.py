@@ -73,14 +73,13 @@ def _same_size(row: ModelRow, info: ModelInfo) -> bool:
 
 
 def _own_row(info: ModelInfo) -> ModelRow:
-    tag = model_tag(info.path)
     small = info.architecture == "qwen35moe"
     experts_gb = info.expert_bytes / 1e9
     return ModelRow(
-        key=tag,
+        key=info.path.name,  # with its suffix, so that it is never a key of the catalogue
         family="own",
         title=info.name,
-        tag=tag,
+        tag=model_tag(info.path),
         architecture=info.architecture,
         download_gb=info.stored_bytes / 1e9,
         arena_gb=experts_gb,

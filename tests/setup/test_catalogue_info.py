@@ -221,7 +221,7 @@ def test_an_own_file_of_the_known_shapes_is_charged_alike() -> None:
     row = row_of(
         replace(info_of(find_row("IQ3_S")), path=Path("Mine-Q5.gguf"), stored_bytes=10**11)
     )
-    assert (row.family, row.key, row.tag) == ("own", "mine-q5", "mine-q5")
+    assert (row.family, row.key, row.tag) == ("own", "Mine-Q5.gguf", "mine-q5")
     assert (row.layers, row.experts_per_layer, row.attention_layers) == (48, 512, 12)
     assert row.state_gb == pytest.approx(0.17)
     assert row.arena_gb == pytest.approx(50.3)
@@ -233,6 +233,13 @@ def test_an_own_file_of_the_known_shapes_is_charged_alike() -> None:
     assert other.state_gb == pytest.approx(0.095, abs=0.001)  # 65.86 MB * 0.17 / 0.118
 
 
+def test_an_own_file_has_no_key_of_the_catalogue() -> None:
+    info = replace(read_model_info(SMALL_MODEL), path=Path("IQ3_S.gguf"))
+    keys = {row.key.casefold() for row in catalogue()}
+    assert row_of(info).tag == "iq3_s"
+    assert row_of(info).key.casefold() not in keys
+
+
 def test_the_draft_layer_s_cache_is_not_a_layer_of_the_row() -> None:
     assert row_of(flash_next_sizes()).attention_layers == 12  # 26 vectors of 256: 13 - 1
 
@@ -240,7 +247,7 @@ def test_the_draft_layer_s_cache_is_not_a_layer_of_the_row() -> None:
 def test_the_bundled_model() -> None:
     info = read_model_info(bundled_model())
     row = row_of(info)
-    assert (row.family, row.key, row.tag) == ("own", "tiny", "tiny")
+    assert (row.family, row.key, row.tag) == ("own", "strata-tiny.gguf", "tiny")
     assert (row.layers, row.experts_per_layer, row.attention_layers) == (6, 10, 1)
     assert row.arena_gb == info.expert_bytes / 1e9
     # 9.8 MB: a machine needs its 2 GiB for the system, not the 10 that large models leave.
