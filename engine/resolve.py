@@ -224,9 +224,11 @@ def _drafts(
     if not info.has_drafts and run.mtp is None:
         spec, reason = 1, "the model has no draft layer"
     probability = DEFAULT_SPEC_MIN_P if run.spec_min_p is None else run.spec_min_p
-    where = "as asked" if run.mtp else ("inside the model file" if info.has_drafts else "none")
+    where = "lies in the model file" if info.has_drafts else "is missing: no drafts"
+    if run.mtp:
+        where = "comes from that file, as asked"
     decisions = (
-        Decision("mtp", _text(run.mtp), _text(run.mtp), f"the draft layer: {where}"),
+        Decision("mtp", _text(run.mtp), _text(run.mtp), f"the draft layer {where}"),
         Decision("spec", run.spec, spec, reason),
         _plain("spec_min_p", run.spec_min_p, DEFAULT_SPEC_MIN_P, "draft on above it"),
     )

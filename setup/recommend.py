@@ -1,4 +1,4 @@
-"""What setup writes: pure rules from a model and a machine to a config with reasons."""
+"""What setup recommends and writes for one model on one machine, with every reason."""
 
 from __future__ import annotations
 
@@ -7,76 +7,194 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.capabilities import THIS_VERSION, Capabilities
+from engine.card_memory import CardPlan
 from engine.config import Decision, RunConfig
 from engine.hardware import Hardware
 from engine.memory import MemoryPlan
 from engine.model_info import ModelInfo
-from engine.resolve import make_plan
-from setup.models import model_tag
+from engine.resolve import Plan, make_plan
+from setup.asked import Asked
+from setup.card_plans import card_plans
+from setup.catalogue import ModelRow
+from setup.rule_choice import Case, RuleChoice, choose
+from setup.tips import tips
+from setup.user_settings import Calibration
+from setup.written import Written, written
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8080
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The answers that flags gave; `None` means: choose."""
+class Subject:
+    """A model: its row of the catalogue, its sizes, and its file (`None`: not on this disk)."""
 
-    context: int | None = None
-    kv: str | None = None
-    parallel: int | None = None
-    host: str | None = None
-    port: int | None = None
-    api_key: str | None = None
+    row: ModelRow
+    info: ModelInfo
+    path: Path | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A config (the keys that setup owns), why, and what it weighs."""
+    """The config to write, what the rules chose, why, and what it weighs."""
 
     config: Mapping[str, Any]
-    context: int
-    kv: str
-    parallel: int
+    rule: RuleChoice
     reasons: tuple[str, ...]
+    notes: tuple[str, ...]
     memory: MemoryPlan
+    """Of this version's engine with that config."""
+    cards: tuple[CardPlan, ...]
+    """What the rules would put on each card."""
+
+    def document(self) -> dict[str, Any]:
+        """What `strata setup --json` prints."""
+        return {
+            "config": dict(self.config),
+            "recommendation": self.rule.document(),
+            "reasons": list(self.reasons),
+            "notes": list(self.notes),
+        }
 
 
 def recommend(
-    info: ModelInfo, hardware: Hardware, asked: Asked, config_folder: Path
+    subject: Subject,
+    hardware: Hardware,
+    asked: Asked,
+    folder: Path,
+    *,
+    old: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    calibration: Calibration | None = None,
+    capabilities: Capabilities = THIS_VERSION,
 ) -> Recommendation:
-    """What this version runs best: what the engine would choose, written down."""
-    run = RunConfig(model=info.path, max_context=asked.context, kv=asked.kv, slots=asked.parallel)
-    plan = make_plan(run, info, hardware)
-    chosen = plan.config
-    config: dict[str, Any] = {
-        "model": _portable(info.path, config_folder),
-        "model_name": model_tag(info.path),
-        "backend": chosen.device,
-        "args": ["--max-context", str(chosen.max_context), "--kv", chosen.kv],
-        "host": asked.host or "127.0.0.1",
-        "port": 8080 if asked.port is None else asked.port,
-    }
-    if asked.parallel is not None:
-        config["parallel"] = asked.parallel
-    if asked.api_key is not None:
-        config["api_key"] = asked.api_key
+    """Pure: the same facts and answers give the same recommendation.
+
+    `folder` is where the config will lie, `old` the config that is there, `calibration` what was
+    measured here. Raises `ConfigError` for an answer that cannot work.
+    """
+    old, environment = old or {}, environment or {}
+    choice = choose(
+        Case(
+            row=subject.row,
+            layers=subject.info.layers,
+            hardware=hardware,
+            asked=asked,
+            old=old,
+            environment={**environment, **(old.get("env") or {})},
+        )
+    )
+    taken = written(subject.row, hardware, choice, asked, capabilities)
+    plan = _plan(subject, hardware, choice, taken, _slots(asked, taken, old))
+    config = _config(subject, asked, old, choice, taken, plan, folder)
+    if calibration is not None:
+        config["args"] += [word for gained in calibration.gained for word in gained.args]
+    cards = card_plans(subject.info, hardware, choice, asked)
     return Recommendation(
         config=config,
-        context=chosen.max_context,
-        kv=chosen.kv,
-        parallel=chosen.slots,
-        reasons=tuple(_sentence(d) for d in plan.decisions if d.setting in _TOLD),
+        rule=choice,
+        reasons=(*choice.reasons, *_engine_reasons(plan), *_calibrated(calibration)),
+        notes=(
+            *choice.warnings,
+            *(f"left out: {sentence}" for sentence in taken.left_out),
+            *_memory_notes(plan),
+            *tips(subject.row, hardware, choice, asked, cards),
+        ),
         memory=plan.memory,
+        cards=cards,
     )
 
 
-_TOLD = ("device", "max_context", "slots", "kv", "mtp")
+def _slots(asked: Asked, taken: Written, old: Mapping[str, Any]) -> int | None:
+    """Conversations at once: as asked, as it stands in the config, or by a profile."""
+    for value in (asked.parallel, old.get("parallel"), taken.config.get("parallel")):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _plan(
+    subject: Subject, hardware: Hardware, choice: RuleChoice, taken: Written, slots: int | None
+) -> Plan:
+    """What the engine makes of it, so that setup writes nothing that would be cut."""
+    run = RunConfig(max_context=choice.context, kv=taken.kv, slots=slots)
+    return make_plan(run, subject.info, hardware)
+
+
+def _config(
+    subject: Subject,
+    asked: Asked,
+    old: Mapping[str, Any],
+    choice: RuleChoice,
+    taken: Written,
+    plan: Plan,
+    folder: Path,
+) -> dict[str, Any]:
+    """The keys that setup owns. What was asked for is written as asked, and what setup chose as it
+    fits: the engine changes neither."""
+    on_cards = "backend" in taken.config
+    context = choice.context if on_cards or asked.context else plan.config.max_context
+    config: dict[str, Any] = {
+        "model": _portable(subject, folder),
+        "model_name": subject.row.tag,
+        "backend": plan.config.device,
+        **taken.config,
+        "args": ["--max-context", str(context), "--kv", taken.kv, *taken.args],
+        "host": asked.host or old.get("host") or DEFAULT_HOST,
+        "port": next((p for p in (asked.port, old.get("port")) if p is not None), DEFAULT_PORT),
+    }
+    if asked.parallel is not None:
+        config["parallel"] = max(1, asked.parallel)
+    elif "parallel" in taken.config and not on_cards:
+        config["parallel"] = plan.config.slots
+    api_key = asked.api_key if asked.api_key is not None else old.get("api_key")
+    if api_key is not None:
+        config["api_key"] = api_key
+    if taken.env:
+        config["env"] = dict(taken.env)
+    return config
+
+
+def _portable(subject: Subject, folder: Path) -> str:
+    """Relative when the model lies below the config's folder, so that the folder may be moved."""
+    if subject.path is None:
+        files = subject.row.files
+        return str(Path("models") / Path(files[0].path).name) if files else "models"
+    model, folder = subject.path.resolve(), folder.resolve()
+    return str(model.relative_to(folder)) if model.is_relative_to(folder) else str(model)
+
+
+_TOLD = ("device", "max_context", "slots", "mtp")
+
+
+def _engine_reasons(plan: Plan) -> tuple[str, ...]:
+    """What this version's engine makes of it, in its own words."""
+    return tuple(f"engine: {_sentence(d)}" for d in plan.decisions if d.setting in _TOLD)
 
 
 def _sentence(decision: Decision) -> str:
-    value = "none" if decision.value is None else decision.value
-    return f"{decision.setting} {value}: {decision.reason}"
+    if decision.setting == "mtp":
+        return f"drafts: {decision.reason}"
+    return f"{decision.setting} {decision.value}: {decision.reason}"
 
 
-def _portable(model: Path, folder: Path) -> str:
-    """Relative when the model lies below the config's folder, so that the folder may be moved."""
-    model, folder = model.resolve(), folder.resolve()
-    return str(model.relative_to(folder)) if model.is_relative_to(folder) else str(model)
+def _calibrated(found: Calibration | None) -> tuple[str, ...]:
+    if found is None:
+        return ()
+    return tuple(f"{gained.told}: measured here on {found.date}" for gained in found.gained)
+
+
+def _memory_notes(plan: Plan) -> tuple[str, ...]:
+    needed, there = plan.memory.total_bytes / 1e9, plan.memory.available_bytes / 1e9
+    if not plan.memory.fits:
+        return (
+            f"this version computes on the CPU with the whole model in memory: it would need "
+            f"{needed:.1f} GB, and {there:.1f} GB are free",
+        )
+    return tuple(
+        f"{name} {d.asked} is kept, the engine serves {d.value}: {d.reason}"
+        for d in plan.decisions
+        for name in [{"slots": "parallel", "max_context": "context"}.get(d.setting)]
+        if name and d.changed
+    )

@@ -1,0 +1,70 @@
+"""Notes beside a recommendation: what to look out for, and what else may help."""
+
+from __future__ import annotations
+
+from engine.card_memory import CardPlan
+from engine.hardware import Hardware
+from setup.asked import Asked
+from setup.catalogue import ModelRow
+from setup.rule_choice import RuleChoice
+from setup.rules.cards import sizing_gib
+from setup.rules.draft_vocab import draft_vocab_tip
+from setup.rules.extras import (
+    amd_desktop_tip,
+    conversation_cache_tip,
+    display_tip,
+    page_file_warning,
+    prefill_tip,
+    slow_card_warning,
+    small_card_tip,
+)
+from setup.rules.groups import groups_tip
+from setup.rules.slots import parallel_messages, slot_gb
+from setup.rules.workers import socket_tip
+
+
+def tips(
+    row: ModelRow,
+    hardware: Hardware,
+    choice: RuleChoice,
+    asked: Asked,
+    cards: tuple[CardPlan, ...],
+) -> tuple[str, ...]:
+    """The sentences that apply, warnings first, `parallel` last."""
+    sizes = tuple(sizing_gib(card, hardware) for card in choice.cards)
+    found = (
+        *hardware.notes,
+        page_file_warning(hardware),
+        *(_too_small(card) for card in cards if not card.fits),
+        slow_card_warning(sizes),
+        small_card_tip(sizes),
+        display_tip(choice.cards),
+        amd_desktop_tip(choice.cards, hardware.os, hardware.desktop),
+        draft_vocab_tip(sizes, asked.draft_vocab),
+        conversation_cache_tip(row, hardware.ram_gib),
+        prefill_tip(hardware.ram_gib, None) if sizes else None,
+        socket_tip(hardware.cpu),
+        _groups_tip(choice, asked, cards),
+        *_parallel(row, choice, asked),
+    )
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
+    if not choice.cards:
+        return ()
+    slot = slot_gb(row, choice.context, choice.kv, choice.streaming)
+    return parallel_messages(asked.parallel, choice.parallel, slot, None)
+
+
+def _groups_tip(choice: RuleChoice, asked: Asked, cards: tuple[CardPlan, ...]) -> str | None:
+    slots = choice.parallel if asked.parallel is None else asked.parallel
+    all_resident = all(card.resident == card.experts for card in cards)
+    return groups_tip(slots, len(cards), all_resident)
+
+
+def _too_small(card: CardPlan) -> str:
+    return (
+        f"{card.name} is too small: {card.fixed_bytes / 1e9:.1f} GB are needed before any expert, "
+        f"it has {card.vram_bytes / 1e9:.1f}; try a smaller --context or fewer --parallel"
+    )

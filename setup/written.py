@@ -1,0 +1,163 @@
+"""From the rules' choice to what setup writes: only what this version's engine can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.capabilities import Capabilities
+from engine.config import KV_FORMATS
+from engine.hardware import Hardware
+from setup.asked import SAMPLING, Asked
+from setup.catalogue import ModelRow
+from setup.rule_choice import RuleChoice
+from setup.rules.extras import VISION_RESERVE_MIB, ple_io
+from setup.rules.workers import pool_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Config keys, engine flags, and a sentence for each rule that this version cannot follow."""
+
+    config: Mapping[str, Any]
+    args: tuple[str, ...]
+    kv: str
+    env: Mapping[str, str]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Something a rule chose: the feature it needs, its flags or keys, and how to name it."""
+
+    feature: str
+    what: str
+    args: tuple[str, ...] = ()
+    config: tuple[tuple[str, Any], ...] = ()
+
+
+def written(
+    row: ModelRow,
+    hardware: Hardware,
+    choice: RuleChoice,
+    asked: Asked,
+    capabilities: Capabilities,
+) -> Written:
+    """Everything of `choice` that `capabilities` hold, and what they do not."""
+    kv, kv_note = _kv(choice.kv, capabilities)
+    wishes = _wishes(row, hardware, choice, asked)
+    done = [wish for wish in wishes if capabilities.has(wish.feature)]
+    config: dict[str, Any] = dict(pair for wish in done for pair in wish.config)
+    env: Mapping[str, str] = {}
+    left = [f"{w.what}: {capabilities.missing(w.feature)}" for w in wishes if w not in done]
+    args = tuple(word for wish in done for word in wish.args)
+    if choice.fill is not None and choice.profile is not None:
+        missing = [need for need in choice.profile.needs if not capabilities.has(need)]
+        if missing:
+            left.append(f"profile {choice.profile.name}: {capabilities.missing(missing[0])}")
+        else:
+            config = {**choice.fill.config, **config}
+            env, args = choice.fill.env, (*args, *choice.fill.args)
+    if asked.sampling is not None:
+        config["sampling"] = SAMPLING[asked.sampling]
+    if asked.open_browser is not None:
+        config["open_browser"] = asked.open_browser
+    return Written(config, args, kv, env, (*kv_note, *left))
+
+
+def _kv(kv: str, capabilities: Capabilities) -> tuple[str, tuple[str, ...]]:
+    if kv in KV_FORMATS or capabilities.has(f"kv_{kv}"):
+        return kv, ()
+    return "int8", (f"kv {kv}: {capabilities.missing(f'kv_{kv}')}; int8 is written",)
+
+
+def _wishes(
+    row: ModelRow, hardware: Hardware, choice: RuleChoice, asked: Asked
+) -> tuple[_Wish, ...]:
+    """In the order in which the flags are written."""
+    found = (
+        *_card_wishes(choice),
+        _rope(choice),
+        _low_ram(choice),
+        _table(row, hardware),
+        _streaming(choice),
+        _number("resident_budget", "--resident-budget-gib", choice.resident_budget_gib),
+        _vision(asked),
+        _number("vram_reserve", "--vram-reserve-mib", asked.vram_reserve_mib),
+        _workers(hardware, asked),
+        _draft_vocab(asked),
+    )
+    return tuple(wish for wish in found if wish is not None)
+
+
+def _card_wishes(choice: RuleChoice) -> tuple[_Wish | None, ...]:
+    if not choice.cards:
+        return ()
+    names = " and ".join(card.name for card in choice.cards)
+    numbers = [card.index for card in choice.cards]
+    backend = "cuda" if choice.cards[0].vendor == "nvidia" else "hip"
+    gpu = numbers[0] if len(numbers) == 1 else numbers
+    use = _Wish(backend, f"the model on {names}", (), (("backend", backend), ("gpu", gpu)))
+    cache = _Wish("expert_cache", "as many experts as fit on the card", ("--expert-cache", "auto"))
+    if choice.layer_split is None:
+        return (use, cache)
+    trim = () if choice.layer_split == "auto" else ("--trim-stage-weights",)
+    what = f"layer split {choice.layer_split}"
+    return (
+        use,
+        cache,
+        _Wish("layer_split", what, trim, (("layer_split", choice.layer_split),)),
+    )
+
+
+def _rope(choice: RuleChoice) -> _Wish | None:
+    if choice.rope is None:
+        return None
+    method, factor = choice.rope.method, f"{choice.rope.factor:g}"
+    words = ("--rope-scaling", method, "--rope-scale", factor)
+    return _Wish("rope_scaling", f"context {choice.context}", words)
+
+
+def _low_ram(choice: RuleChoice) -> _Wish | None:
+    mode = choice.low_ram.mode
+    if mode is None or not choice.cards:
+        return None
+    return _Wish("low_ram", f"low memory, {mode}", (f"--{mode}-experts",))
+
+
+def _table(row: ModelRow, hardware: Hardware) -> _Wish | None:
+    place, reason = ple_io(row, hardware.ram_gib, hardware.disk_rotational)
+    return _Wish("table_place", reason, ("--ple-io", place)) if place else None
+
+
+def _streaming(choice: RuleChoice) -> _Wish | None:
+    if choice.kv_resident is None or not choice.cards:
+        return None
+    count = str(choice.kv_resident)
+    return _Wish("kv_streaming", f"kv-resident {count}", ("--kv-resident", count))
+
+
+def _vision(asked: Asked) -> _Wish | None:
+    if asked.vision is None:
+        return None
+    reserve = ("--vram-reserve-mib", str(VISION_RESERVE_MIB))
+    words = ("--vision", *(reserve if asked.vram_reserve_mib is None else ()))
+    return _Wish("vision", f"images by {asked.vision}", words)
+
+
+def _workers(hardware: Hardware, asked: Asked) -> _Wish | None:
+    found = pool_workers(hardware.cpu)
+    count = asked.pool_workers if asked.pool_workers is not None else found and found[0]
+    return _number("workers", "--pool-workers", count)
+
+
+def _draft_vocab(asked: Asked) -> _Wish | None:
+    if asked.draft_vocab is None:
+        return None
+    keys = (("draft_vocab", asked.draft_vocab),)
+    return _Wish("draft_vocab", f"draft vocabulary {asked.draft_vocab}", (), keys)
+
+
+def _number(feature: str, flag: str, value: int | None) -> _Wish | None:
+    return None if value is None else _Wish(feature, f"{flag} {value}", (flag, str(value)))
