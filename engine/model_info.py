@@ -28,9 +28,9 @@ class ModelInfo:
     stored_bytes: int
     """Bytes of all tensors in the file."""
     quantised_weights: int
-    """Weights in quantised types."""
+    """Weights in quantised types that are loaded; embedding tables stay in the file."""
     float_weights: int
-    """Weights in F32, F16 and BF16."""
+    """Loaded weights in F32, F16 and BF16."""
     kv_vectors: tuple[tuple[int, int], ...]
     """Keys and values of one token in all layers: (numbers in a vector, vectors)."""
     index_bytes_per_token: int
@@ -109,10 +109,18 @@ def _with_draft_layer(info: ModelInfo, gguf: GGUF) -> ModelInfo:
 
 
 def _weights(gguf: GGUF) -> tuple[int, int]:
-    """How many weights are stored in quantised types, and how many as floats."""
+    """How many weights are loaded from quantised types, and how many from floats.
+
+    Rows of embedding tables are read from the file when they are needed; the token embedding is
+    loaded, too, when it is the output matrix as well.
+    """
     sizes = {True: 0, False: 0}
-    for tensor in gguf.tensors.values():
-        sizes[tensor.type.name in _FLOAT_TYPES] += prod(tensor.shape)
+    tables = {"per_layer_token_embd.weight"}
+    if "output.weight" in gguf.tensors:
+        tables.add("token_embd.weight")
+    for name, tensor in gguf.tensors.items():
+        if name not in tables:
+            sizes[tensor.type.name in _FLOAT_TYPES] += prod(tensor.shape)
     return sizes[False], sizes[True]
 
 

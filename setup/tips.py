@@ -51,7 +51,8 @@ def tips(
 
 
 def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
-    if not choice.cards:
+    filled = choice.fill is not None and "parallel" in choice.fill.config
+    if not choice.cards or filled:
         return ()
     slot = slot_gb(row, choice.context, choice.kv, choice.streaming)
     return parallel_messages(asked.parallel, choice.parallel, slot, None)
