@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.errors import ModelFileError
 from engine.gguf.header import Header, check_extents, read_directory
-from engine.gguf.shards import join_metadata, join_tensors
+from engine.gguf.shards import join_metadata, join_tensors, shard_paths
 
 # Real headers take 11 MB.
 _PART_BYTES = 32 << 20
@@ -58,8 +58,9 @@ def read_facts(path: Path, shard: int, *, finished: bool = True) -> FileFacts:
 
 
 def join_fault(headers: Sequence[Header]) -> tuple[str, str]:
-    """(fault, hint) where files, each of them sound, do not belong together."""
+    """(fault, hint) where files that are all there, each of them sound, do not belong together."""
     try:
+        shard_paths(headers[0].path)
         join_tensors(headers, join_metadata(headers))
     except ModelFileError as error:
         return error.message, error.hint

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.gguf.header import Header
 from engine.gguf.shards import shard_name, shard_numbers
 from setup.catalogue import ModelRow, catalogue
 from setup.disk_space import decimal_size
@@ -19,7 +18,8 @@ _PART = ".part"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A file whose download stopped. `whole_bytes` is 0 where its header is not there yet."""
+    """A file whose download stopped. `whole_bytes`: by the catalogue, else by its header;
+    0 where neither tells."""
 
     path: Path
     size_bytes: int
@@ -109,8 +109,9 @@ def _look(wanted: Sequence[Path], there: set[Path], rows: Sequence[ModelRow]) ->
     begun = [read_facts(part, wanted.index(p), finished=False) for p, part in parts.items()]
     headers = [f.header for f in (*facts, *begun) if f.header is not None]
     missing = tuple(p.name for p in wanted if p not in there and p not in parts)
-    fault, hint = _fault(facts, headers if len(headers) == len(wanted) else ())
+    fault, hint = _fault(facts, joined=len(files) == len(wanted))
     whole = not (fault or missing or parts)
+    row = _row([path.name for path in wanted], list(map(_size, files)) if whole else [], rows)
     return FoundModel(
         path=wanted[0],
         name=said(headers, "general.name") or _stem(wanted[0]),
@@ -118,23 +119,34 @@ def _look(wanted: Sequence[Path], there: set[Path], rows: Sequence[ModelRow]) ->
         files=files,
         size_bytes=sum(map(_size, (*files, *parts.values()))),
         types=type_shares(headers),
-        row=_row([path.name for path in wanted], list(map(_size, files)) if whole else [], rows),
+        row=row,
         missing=missing,
-        unfinished=tuple(
-            Unfinished(path=part, size_bytes=_size(part), whole_bytes=f.whole_bytes)
-            for part, f in zip(parts.values(), begun, strict=True)
-        ),
+        unfinished=_unfinished(parts, begun, row),
         fault=fault,
         hint=hint,
     )
 
 
-def _fault(facts: Sequence[FileFacts], headers: Sequence[Header]) -> tuple[str, str]:
+def _unfinished(
+    parts: Mapping[Path, Path], begun: Sequence[FileFacts], row: ModelRow | None
+) -> tuple[Unfinished, ...]:
+    sizes = {file.name: file.size_bytes for file in row.files} if row else {}
+    return tuple(
+        Unfinished(
+            path=part,
+            size_bytes=_size(part),
+            whole_bytes=sizes.get(path.name) or facts.whole_bytes,
+        )
+        for (path, part), facts in zip(parts.items(), begun, strict=True)
+    )
+
+
+def _fault(facts: Sequence[FileFacts], joined: bool) -> tuple[str, str]:
     """The first fault of a file; else whether the files, if all are there, belong together."""
     for file in facts:
         if file.fault:
             return file.fault, file.hint
-    return join_fault(headers) if headers else ("", "")
+    return join_fault([f.header for f in facts if f.header]) if joined else ("", "")
 
 
 def _row(names: Sequence[str], sizes: Sequence[int], rows: Sequence[ModelRow]) -> ModelRow | None:
