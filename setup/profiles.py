@@ -104,7 +104,8 @@ def profile_fills(
 
     `config` is the person's config, `environment` that of the process, `asked` the settings said by
     flags of the command: names of config keys (`parallel`), of engine flags (`--prefill`) or of
-    switches. A config key that asks for `auto`, and `--prefill auto`, leave the choice open.
+    switches. A config key that asks for `auto`, and `--prefill auto`, leave the choice open. What
+    has the profile's value is filled in again: setup wrote it, and writes its keys anew.
     """
     args = dict(_pairs([str(word) for word in config.get("args") or ()]))
     refusal = _refusal(profile, config, environment, {*asked, *args})
@@ -112,9 +113,9 @@ def profile_fills(
         return ProfileFill(name=profile.name, config={}, env={}, args=(), left=(refusal,))
     places = (config.get("env") or {}, environment)
     said = {
-        **{key: _said_key(key, config, args, asked) for key in profile.settings},
-        **{flag: _said_flag(flag, args, asked) for flag in profile.args},
-        **{name: _said_variable(name, places, asked) for name in profile.env},
+        **{key: _said_key(key, v, config, args, asked) for key, v in profile.settings.items()},
+        **{flag: _said_flag(flag, v, args, asked) for flag, v in profile.args.items()},
+        **{name: _said_variable(name, v, places, asked) for name, v in profile.env.items()},
     }
     for flag, setting in profile.together.items():
         if said[setting] and not said[flag]:
@@ -158,8 +159,11 @@ def filled(config: Mapping[str, Any], fill: ProfileFill) -> dict[str, Any]:
     result = {**config, **fill.config}
     if fill.env:
         result["env"] = {**(config.get("env") or {}), **fill.env}
-    if fill.args:
-        result["args"] = [*(config.get("args") or ()), *fill.args]
+    words = [str(word) for word in config.get("args") or ()]
+    there = dict(_pairs(words))
+    new = [pair for pair in _pairs(fill.args) if there.get(pair[0]) != pair[1]]
+    if new:
+        result["args"] = [*words, *(word for pair in new for word in pair)]
     return result
 
 
@@ -181,32 +185,38 @@ def _refusal(
 
 
 def _said_key(
-    key: str, config: Mapping[str, Any], args: Mapping[str, str], asked: Collection[str]
+    key: str,
+    wanted: object,
+    config: Mapping[str, Any],
+    args: Mapping[str, str],
+    asked: Collection[str],
 ) -> str:
-    """By what a config key is set already; empty: by nothing."""
+    """By what a config key is set to something else than `wanted`; empty: by nothing."""
     for word in (key, *_OTHER_WORDS.get(key, ())):
         if word in asked:
             return "asked by a flag"
         if word in args:
             return f"{word} {args[word]} in args"
     value = config.get(key)
-    if value is None or (isinstance(value, str) and value.strip().casefold() in ("", "auto")):
+    if isinstance(value, str) and value.strip().casefold() in ("", "auto"):
         return ""
-    return f"{value} in the config"
+    return "" if value in (None, wanted) else f"{value} in the config"
 
 
-def _said_flag(flag: str, args: Mapping[str, str], asked: Collection[str]) -> str:
+def _said_flag(flag: str, wanted: str, args: Mapping[str, str], asked: Collection[str]) -> str:
     if flag in asked:
         return "asked by a flag"
     value = args.get(flag)
-    return f"{value} in args" if value is not None and value != "auto" else ""
+    return "" if value in (None, wanted, "auto") else f"{value} in args"
 
 
-def _said_variable(name: str, places: Sequence[Mapping[str, str]], asked: Collection[str]) -> str:
+def _said_variable(
+    name: str, wanted: str, places: Sequence[Mapping[str, str]], asked: Collection[str]
+) -> str:
     if name in asked:
         return "asked by a flag"
-    value = next((place[name] for place in places if place.get(name)), None)
-    return f"{value} in the environment" if value else ""
+    value = next((place[name] for place in places if place.get(name)), "")
+    return "" if value in ("", wanted) else f"{value} in the environment"
 
 
 def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:

@@ -66,7 +66,8 @@ PRECEDENCE: list[tuple[str, dict[str, str], str]] = [
     ("parallel", {"flag:--slots": ""}, "person"),
     ("parallel", {"key:parallel": "4"}, "person"),
     ("parallel", {"key:parallel": "0"}, "person"),
-    ("parallel", {"key:parallel": "32"}, "person"),
+    ("parallel", {"key:parallel": "32"}, "profile"),  # the same: setup wrote it
+    ("parallel", {"key:parallel": "31"}, "person"),
     ("parallel", {"key:parallel": "null"}, "profile"),
     ("parallel", {"arg:--batch": "8"}, "person"),
     ("parallel", {"arg:--slots": "8"}, "person"),
@@ -77,6 +78,7 @@ PRECEDENCE: list[tuple[str, dict[str, str], str]] = [
     ("layer_split", {"flag:--layer-split": ""}, "person"),
     ("layer_split", {"key:layer_split": '"12,24,36"'}, "person"),
     ("layer_split", {"key:layer_split": "[12, 24, 36]"}, "person"),
+    ("layer_split", {"key:layer_split": '"13,26,39"'}, "profile"),
     ("layer_split", {"key:layer_split": '"auto"'}, "profile"),
     ("layer_split", {"key:layer_split": '" Auto "'}, "profile"),
     ("layer_split", {"key:layer_split": '""'}, "profile"),
@@ -88,6 +90,7 @@ PRECEDENCE: list[tuple[str, dict[str, str], str]] = [
     ("--prefill", {"arg:--prefill": "auto"}, "profile"),
     ("--prefill", {"arg:--prefill": "auto:8192"}, "person"),
     ("--prefill", {"arg:--prefill": "1024"}, "person"),
+    ("--prefill", {"arg:--prefill": "2048"}, "profile"),
     ("--batch-groups", {}, "profile"),
     ("--batch-groups", {"flag:--batch-groups": ""}, "person"),
     ("--batch-groups", {"arg:--batch-groups": "2"}, "person"),
@@ -101,7 +104,8 @@ PRECEDENCE: list[tuple[str, dict[str, str], str]] = [
             (name, {}, "profile"),
             (name, {f"flag:{name}": ""}, "person"),
             (name, {f"env:{name}": "0"}, "person"),
-            (name, {f"env:{name}": "1"}, "person"),
+            (name, {f"env:{name}": "1"}, "profile"),
+            (name, {f"process:{name}": "1"}, "profile"),
             (name, {f"process:{name}": "0"}, "person"),
             (name, {f"process:{name}": "", f"env:{name}": "0"}, "person"),
             (name, {f"process:{name}": "0", f"env:{name}": ""}, "person"),
@@ -130,7 +134,7 @@ def test_the_person_always_wins(setting: str, said: dict[str, str], winner: str)
     assert {**result.get("env", {}), **config.get("env", {})} == result.get("env", {})
 
 
-def test_a_filled_config_needs_no_second_fill() -> None:
+def test_a_filled_config_stays_as_it_is() -> None:
     config = filled({"args": ["--kv", "int8", "--prefill", "auto"], "env": {"A": "b"}}, _fill({}))
     assert config == {
         "parallel": 32,
@@ -138,8 +142,14 @@ def test_a_filled_config_needs_no_second_fill() -> None:
         "args": ["--kv", "int8", "--prefill", "auto", "--batch-groups", "4", "--prefill", "2048"],
         "env": {"A": "b", **dict.fromkeys(SWITCHES, "1")},
     }
-    assert _fill(config).text == ""
+    # Setup writes its keys anew on every run: what it wrote is filled in again.
+    assert _fill(config) == _fill({})
     assert filled(config, _fill(config)) == config
+    # What the person changed since stays.
+    changed = {**config, "parallel": 8}
+    assert "parallel" not in _fill(changed).config
+    assert "--batch-groups" not in _fill(changed).args
+    assert filled(changed, _fill(changed)) == changed
 
 
 def test_what_stays_is_told() -> None:
@@ -265,5 +275,5 @@ def test_filling_never_changes_a_word_of_the_person(
     for name in SWITCHES:
         if env.get(name):
             assert result["env"][name] == env[name]
-        elif environment.get(name):
+        elif environment.get(name) == "0":
             assert result["env"].get(name) == env.get(name)
