@@ -35,6 +35,7 @@ class Answers:
     kv_streaming: str | None = None
     images: str | None = None
     download: bool | None = None
+    write: bool | None = None
     taken: frozenset[str] = frozenset()
 
     def answered(self, key: str, value: Any, *, taken: bool) -> Answers:

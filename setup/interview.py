@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from engine.errors import ConfigError
 from setup.question import Asking, Option, Question, put
@@ -20,22 +21,21 @@ def interview(
     An answer may open a question again (a size that does not fit), so the first open one is asked
     each time. Raises what `ask` raises.
     """
-    number = 1
     while True:
-        asking = _next(situation, questions, number)
+        asking = _next(situation, questions)
         if asking is None:
             return situation
         situation = settle(asking, ask(asking))
-        number += 1
 
 
 def settle(asking: Asking, option: Option) -> Situation:
     """The situation after an answer."""
-    question = asking.question
+    question, situation = asking.question, asking.situation
+    situation = replace(situation, questions_put=situation.questions_put + 1)
     taken = option == asking.options[asking.recommended]
     if question.settle is not None:
-        return question.settle(asking.situation, option.value, taken)
-    return asking.situation.with_answer(question.key, option.value, taken=taken)
+        return question.settle(situation, option.value, taken)
+    return situation.with_answer(question.key, option.value, taken=taken)
 
 
 def recommended(asking: Asking) -> Option:
@@ -52,6 +52,6 @@ def nobody(asking: Asking) -> Option:
     )
 
 
-def _next(situation: Situation, questions: Sequence[Question], number: int) -> Asking | None:
-    askings = (put(question, situation, number) for question in questions)
+def _next(situation: Situation, questions: Sequence[Question]) -> Asking | None:
+    askings = (put(question, situation) for question in questions)
     return next((asking for asking in askings if asking is not None), None)

@@ -64,7 +64,6 @@ class Asking:
 
     question: Question
     situation: Situation
-    number: int
     why: str
     options: tuple[Option, ...]
     recommended: int
@@ -84,16 +83,24 @@ class Asking:
                 return option
         if self.question.read is not None:
             return self.question.read(self.situation, word)
-        raise ConfigError(f"{word!r} is not an answer", f"type {self.numbers}")
+        raise ConfigError(
+            f"{word!r} is not an answer",
+            f"type {self.numbers}, or Enter for {self.recommended + 1}",
+        )
+
+    @property
+    def number(self) -> int:
+        """Which question of this run it is, from 1."""
+        return self.situation.questions_put + 1
 
     @property
     def numbers(self) -> str:
-        """The numbers that may be typed, in words."""
+        """The numbers that may be typed."""
         count = len(self.options)
-        return f"a number from 1 to {count}" if count > 1 else "1"
+        return f"1 to {count}" if count > 2 else "1 or 2" if count == 2 else "1"
 
 
-def put(question: Question, situation: Situation, number: int) -> Asking | None:
+def put(question: Question, situation: Situation) -> Asking | None:
     """The question as it is asked now; `None` when there is nothing to ask.
 
     Nothing to ask: it is answered, the engine lacks what it is about, it does not apply, or only
@@ -111,6 +118,4 @@ def put(question: Question, situation: Situation, number: int) -> Asking | None:
     options = tuple(option for option in menu.options if not option.needs or has(option.needs))
     if len(options) < 2 and question.read is None:
         return None
-    return Asking(
-        question, situation, number, question.why(situation), options, options.index(best)
-    )
+    return Asking(question, situation, question.why(situation), options, options.index(best))

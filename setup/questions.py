@@ -180,4 +180,4 @@ WRITE = Question(
     applies=lambda s: True,
     menu=download.write,
 )
-"""Asked last, after the summary; its answer is not kept."""
+"""Asked last, after the summary."""

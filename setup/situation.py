@@ -17,6 +17,7 @@ from setup.recommend import Recommendation, Subject, recommend
 from setup.rules.cards import choose_cards
 from setup.rules.size import recommend_row
 from setup.subjects import Models
+from setup.user_settings import Calibration
 
 BACKENDS = {"nvidia": "cuda", "amd": "hip"}
 
@@ -42,6 +43,8 @@ class Situation:
     old: Callable[[ModelRow], Mapping[str, Any]] = _nothing
     """The config that is there for a model."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    questions_put: int = 0
+    """How many questions a person has seen."""
 
     @property
     def asked(self) -> Asked:
@@ -94,7 +97,12 @@ class Situation:
             return subject
         return replace(subject, path=target_path(self.models_folder, subject.row.files[0].path))
 
-    def planned(self, subject: Subject | None = None, **said: Any) -> Recommendation:
+    def planned(
+        self,
+        subject: Subject | None = None,
+        calibration: Calibration | None = None,
+        **said: Any,
+    ) -> Recommendation:
         """What setup would write now for `subject`, else for the chosen model; `said` are further
         answers."""
         subject = subject or self.subject
@@ -106,6 +114,7 @@ class Situation:
             self.folder,
             old=self.old(subject.row),
             environment=self.environment,
+            calibration=calibration,
             capabilities=self.capabilities,
         )
 

@@ -43,12 +43,18 @@ class Models:
     def of_row(self, row: ModelRow) -> Subject:
         """A model of the catalogue, with its file where the disk has it."""
         path = self.on_disk(row)
-        return Subject(row, info_of(row), None) if path is None else self.of_file(path)
+        return Subject(row, _info_of(row), None) if path is None else self.of_file(path)
 
     def on_disk(self, row: ModelRow) -> Path | None:
         """The first file of this model, where all of it is on the disk."""
         whole = (model for model in self.found if model.complete and model.row is not None)
         return next((m.path for m in whole if m.row == row), None)
+
+
+@cache
+def _info_of(row: ModelRow) -> ModelInfo:
+    """Every question plans with the same few rows."""
+    return info_of(row)
 
 
 @cache

@@ -1,72 +1,110 @@
-"""`strata setup`: probe, choose, write the config."""
+"""`strata setup`: probe, ask, recommend, write the config."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
+from strata_cli import setup_options as flag
 from strata_cli.console import Console
 from strata_cli.options import Context, Json, Kv, Quiet, Slots, Verbose
+from strata_cli.setup_session import Choice
 
 if TYPE_CHECKING:
     from engine.hardware import Hardware
-    from setup.recommend import Recommendation
+    from setup.asked import Asked
+    from setup.situation import Situation
 
 
 def setup(
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="FILE.gguf", help="The model; else the bundled one."),
-    ] = None,
+    model: flag.Model = None,
+    family: flag.Family = None,
+    models_dir: flag.ModelsDirs = None,
+    download: flag.Download = None,
     context: Context = None,
+    rope_scaling: flag.RopeScaling = None,
+    rope_scale: flag.RopeScale = None,
     kv: Kv = None,
+    kv_streaming: flag.KvStreaming = None,
     parallel: Slots = None,
-    host: Annotated[str | None, typer.Option(help="Where the server listens.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Its port.")] = None,
-    api_key: Annotated[str | None, typer.Option(help="What clients must send.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Accept what is recommended.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print, write nothing.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say whether it fits.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the memory table.")] = False,
-    probe: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Use a recorded machine.")
-    ] = None,
-    save_probe: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Record this machine and stop.")
-    ] = None,
+    backend: flag.Backend = None,
+    gpu: flag.GpuOne = None,
+    gpus: flag.GpuMany = None,
+    layer_split: flag.LayerSplit = None,
+    low_ram: flag.LowRam = None,
+    resident_budget: flag.Budget = None,
+    vram_reserve: flag.Reserve = None,
+    draft_vocab: flag.DraftVocab = None,
+    vision: flag.Vision = None,
+    pool_workers: flag.PoolWorkers = None,
+    thinking: flag.Thinking = None,
+    host: flag.Host = None,
+    port: flag.Port = None,
+    api_key: flag.ApiKey = None,
+    browser: flag.Browser = None,
+    yes: flag.Yes = False,
+    dry_run: flag.DryRun = False,
+    check: flag.Check = False,
+    explain: flag.Explain = False,
+    fit: flag.FitFlag = False,
+    probe: flag.Probe = None,
+    save_probe: flag.SaveProbe = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
-    """Probe this machine, choose settings and write strata-<model>.json."""
-    from engine.model_info import read_model_info
-    from setup.models import find_model
-    from setup.recommend import Asked, recommend
+    """Probe this machine, ask what is open, and write strata-<model>.json.
+
+    A flag answers its question. Without a terminal nothing is asked: --yes takes what is
+    recommended. Setup recommends and never forces: what is asked for is kept, with what it risks.
+    """
+    from setup.asked import Asked
     from strata_cli.chosen import engine_flags
 
     console = Console(as_json, quiet, verbose)
+    if api_key is not None and not api_key.strip():
+        raise ConfigError("--api-key is empty", "give a key, or leave the flag out")
+    read = engine_flags(max_context=context, kv=kv, slots=parallel)
+    asked = Asked(
+        context=read.max_context,
+        kv=read.kv,
+        kv_streaming=kv_streaming,
+        parallel=read.slots,
+        gpus=flag.read_cards(gpu, gpus),
+        backend=backend,
+        layer_split=layer_split,
+        low_ram=low_ram,
+        resident_budget_gib=resident_budget,
+        rope_scaling=rope_scaling,
+        rope_scale=rope_scale,
+        draft_vocab=draft_vocab,
+        vision=None if vision == "off" else vision,
+        vram_reserve_mib=vram_reserve,
+        pool_workers=pool_workers,
+        host=host,
+        port=port,
+        api_key=api_key,
+        open_browser=browser,
+        sampling=None if thinking is None else "thinking" if thinking else "instruct",
+    )
+    choice = Choice(
+        model=model,
+        family=family,
+        models_dirs=tuple(models_dir or ()),
+        download=download,
+        vision_off=vision == "off",
+        yes=yes,
+        dry_run=dry_run,
+        explain=explain,
+    )
     hardware = _hardware(probe)
-    _show_hardware(hardware, console)
     if save_probe is not None:
         return _save_probe(save_probe, hardware, console)
-    flags = engine_flags(max_context=context, kv=kv, slots=parallel)
-    here = Path.cwd()
-    info = read_model_info(find_model(model, here))
-    asked = Asked(flags.max_context, flags.kv, flags.slots, host, port, api_key)
-    found = recommend(info, hardware, asked, here)
+    start = _begin(choice, asked, hardware, console)
     if check:
-        return _check(found, console)
-    document = _merged(found, here)
-    _show(document, found, console, explain or verbose)
-    if dry_run:
-        return _print_dry_run(document, console)
-    _confirm(yes)
-    return _write(document, here, console)
+        return _check(start, choice, console)
+    return _fit(start, console) if fit else _set_up(start, choice, console)
 
 
 def _hardware(recorded: Path | None) -> Hardware:
@@ -80,16 +118,6 @@ def _hardware(recorded: Path | None) -> Hardware:
     return probe_machine(ThisMachine(Path.cwd()))
 
 
-def _show_hardware(hardware: Hardware, console: Console) -> None:
-    console.note(
-        f"machine: {hardware.cpu.name}, {hardware.cpu.cores} cores, "
-        f"{hardware.ram_bytes / 2**30:.1f} GiB of memory "
-        f"({hardware.ram_available_bytes / 2**30:.1f} free), {len(hardware.gpus)} GPUs"
-    )
-    for gpu in hardware.gpus:
-        console.note(f"GPU {gpu.index}: {gpu.name}, {gpu.vram_bytes / 2**30:.1f} GiB; not used yet")
-
-
 def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
     from setup.config_write import write_config
 
@@ -100,80 +128,56 @@ def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
     return 0
 
 
-def _check(found: Recommendation, console: Console) -> int:
-    from strata_cli.plan_view import memory_document, show_memory
+def _begin(choice: Choice, asked: Asked, hardware: Hardware, console: Console) -> Situation:
+    from strata_cli.setup_session import begin
+    from strata_cli.setup_view import show_machine
 
-    if console.json:
-        console.document({"fits": found.memory.fits, "memory": memory_document(found.memory)})
-    show_memory(found.memory, console, result=True)
-    console.result("fits" if found.memory.fits else "does not fit")
-    return 0 if found.memory.fits else 1
-
-
-def _merged(found: Recommendation, folder: Path) -> dict[str, Any]:
-    """What `--json` prints: the config merged with the one that is there, and why."""
-    from setup.config_merge import merge
-    from setup.config_text import read_json
-    from setup.models import model_tag
-
-    path = folder / f"strata-{model_tag(Path(found.config['model']))}.json"
-    old = read_json(path) if path.exists() else {}
-    merged = merge(old, found.config, folder)
-    return {
-        "config": dict(merged.config),
-        "recommendation": {
-            "parallel": found.parallel,
-            "layer_split": None,
-            "context": found.context,
-            "kv": found.kv,
-            "kv_resident": None,
-            "low_ram": False,
-            "profile": None,
-        },
-        "reasons": list(found.reasons),
-        "notes": [*merged.dropped, *merged.replaced],
-        "path": str(path),
-    }
+    start = begin(choice, asked, hardware, Path.cwd(), console)
+    show_machine(hardware, start.backends, console)
+    return start
 
 
-def _show(document: dict[str, Any], found: Recommendation, console: Console, explain: bool) -> None:
-    from strata_cli.plan_view import show_memory
+def _check(start: Situation, choice: Choice, console: Console) -> int:
+    from strata_cli.check_view import check_file, check_models
 
-    for reason in document["reasons"]:
-        console.note(reason)
-    for note in document["notes"]:
-        console.warn(note)
-    if explain:
-        show_memory(found.memory, console, result=False)
-
-
-def _print_dry_run(document: dict[str, Any], console: Console) -> int:
-    if console.json:
-        console.document(document)
-    console.result(json.dumps(document["config"], indent=1, ensure_ascii=False))
-    return 0
+    if start.answers.file is not None:
+        return check_file(start.planned(), console)
+    if choice.model is not None:
+        return check_models(start, (start.row,), console)
+    rows = start.models.rows
+    return check_models(
+        start, [row for row in rows if choice.family in (None, row.family)], console
+    )
 
 
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            "setup would ask whether to write this, and there is no terminal",
-            "--yes accepts what is recommended, --dry-run only prints it",
-        )
-    if not typer.confirm("Write this?", default=True, err=True):
-        raise KeyboardInterrupt
+def _fit(start: Situation, console: Console) -> int:
+    """Of the model that is named, else of the recommended one."""
+    from setup.fit import fit
+    from setup.interview import interview, recommended
+    from strata_cli.setup_view import show_fit
+
+    situation = interview(start, recommended)
+    subject = situation.subject
+    assert subject is not None
+    found = situation.planned()
+    return show_fit(fit(subject, situation.hardware, situation.asked, found), console)
 
 
-def _write(document: dict[str, Any], folder: Path, console: Console) -> int:
-    from setup.config_write import write_config
+def _set_up(start: Situation, choice: Choice, console: Console) -> int:
+    from setup.interview import interview
+    from strata_cli import setup_session as session
 
-    path = Path(document["path"])
-    changed = write_config(path, document["config"])
-    if console.json:
-        console.document(document)
-    console.result(path.name)
-    state = "written" if changed else "already as it should be"
-    console.note(f"{path.name}: {state}; start it with `strata run {path.name}`")
-    return 0
+    ask = session.who_answers(choice)
+    try:
+        situation = interview(start, ask)
+        drafted = session.draft(situation)
+        session.show_draft(drafted, choice, console)
+        if choice.dry_run:
+            return session.print_draft(drafted, console)
+        if not session.confirm(situation, ask):
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        console.note("\nnothing was written")
+        raise
+    session.get_model(situation, console)
+    return session.write(drafted, console)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import select
 import sys
+import textwrap
 from typing import TextIO
 
 from rich.console import Console as RichConsole
-from rich.padding import Padding
 from rich.text import Text
 
 from engine.errors import ConfigError
@@ -54,19 +54,14 @@ class Wizard:
 
     def _show(self, asking: Asking) -> None:
         self._out.print()
-        self._line(Text(f"{asking.number}. {asking.question.title}", style="bold"), 0)
+        self._lines(f"{asking.number}. {asking.question.title}", 0, "bold")
         self._say(asking.why)
         self._out.print()
         for index, option in enumerate(asking.options):
-            best = index == asking.recommended
-            self._option(index + 1, option, " (recommended)" if best else "")
+            mark = " (recommended)" if index == asking.recommended else ""
+            self._lines(f"{index + 1}  {option.label}{mark}", _INDENT, "bold" if mark else "")
+            self._lines(option.why, _INDENT + 3)
         self._out.print()
-
-    def _option(self, number: int, option: Option, mark: str) -> None:
-        label = Text.assemble((f"{number}  ", "bold"), option.label, (mark, "bold"))
-        self._line(label, _INDENT)
-        if option.why:
-            self._line(Text(option.why), _INDENT + 3)
 
     def _read(self, asking: Asking) -> str:
         self._out.print(Text(_prompt(asking)), end="", soft_wrap=True)
@@ -82,18 +77,17 @@ class Wizard:
         )
 
     def _say(self, text: str) -> None:
-        if text:
-            self._line(Text(text), _INDENT)
+        self._lines(text, _INDENT)
 
-    def _line(self, text: Text, indent: int) -> None:
-        width = min(self._out.width, _WIDEST)
-        self._out.print(Padding(text, (0, 0, 0, indent)), width=width)
+    def _lines(self, text: str, indent: int, style: str = "") -> None:
+        width = min(self._out.width, _WIDEST) - indent
+        for line in textwrap.wrap(text, max(20, width), break_on_hyphens=False):
+            self._out.print(Text(" " * indent + line, style=style), soft_wrap=True)
 
 
 def _prompt(asking: Asking) -> str:
     typed = f", {asking.question.typed}" if asking.question.typed else ""
-    best = asking.recommended + 1
-    return f"   {asking.numbers[:1].upper()}{asking.numbers[1:]}{typed}, ? for more [{best}]: "
+    return f"   {asking.numbers}{typed}, ? for more, Enter for {asking.recommended + 1}: "
 
 
 def _waiting(source: TextIO) -> bool:

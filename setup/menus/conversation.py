@@ -44,8 +44,8 @@ def _reason(plan: Recommendation, context: int) -> str:
 
 
 def _risk(plan: Recommendation, trial: Recommendation) -> str:
-    """The first note that only the longer context gives."""
-    return next((note for note in trial.notes if note not in plan.notes), "")
+    """The first warning that only the other context gives."""
+    return next((w for w in trial.rule.warnings if w not in plan.rule.warnings), "")
 
 
 def _context(length: int, why: str = "") -> Option:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ from setup.situation import Situation
 def why_family(s: Situation) -> str:
     """What the rules suggest for this machine, and what this version makes of it."""
     row, reason = s.suggested()
-    found = f"By memory and cards this machine suits {row.title} {row.key} ({reason})."
+    because = reason.removeprefix(f"{row.key}: ")
+    found = f"By memory and cards this machine suits {row.title} {row.key}: {because}."
     if s.backends:
         return found
     doubt = _engine_doubt(s, row)
@@ -56,6 +56,10 @@ def _family(s: Situation, family: str) -> Option:
 def read_file(s: Situation, text: str) -> Option:
     """A typed path of a GGUF file; `ConfigError` when it is none that this version can run."""
     path = Path(text.strip("\"'")).expanduser()
+    if text.isdigit():
+        raise ConfigError(
+            f"there is no answer {text}", "type a number of the list, or a path that ends in .gguf"
+        )
     if path.suffix.lower() != ".gguf":
         raise ConfigError(
             f"{text!r} is neither a family nor the path of a GGUF file",
@@ -88,27 +92,28 @@ def sizes(s: Situation) -> Menu:
 
 
 def _size(s: Situation, row: ModelRow, reason: str) -> Option:
-    found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
+    found, sentence = _verdict(s, row)
     here = ", on this disk" if s.models.on_disk(row) else f", {row.download_gb:.1f} GB"
     trial = ", experimental" if row.experimental else ""
     about = f"{row.about[:1].upper()}{row.about[1:]}. " if row.about else ""
-    why = f"{about}{reason or sentence}."
+    because = reason.removeprefix(f"{row.key}: ") if s.backends else ""
+    why = f"{about}{because[:1].upper()}{because[1:]}." if because else f"{about}{sentence}"
     return Option(row.key, f"{row.key}{here}{trial}: {found}", why, (row.key, *row.aliases))
+
+
+def _verdict(s: Situation, row: ModelRow) -> tuple[str, str]:
+    """Whether a size fits, by what this version does with memory, and a sentence that says why."""
+    if s.backends:
+        found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
+        return found, f"{sentence}."
+    doubt = _engine_doubt(s, row)
+    return ("does not fit", doubt) if doubt else ("fits", "")
 
 
 def doubt(s: Situation) -> str:
     """Why the chosen size may be too large; empty when it is not."""
-    row = s.row
-    return " ".join(_doubts(s, row))
-
-
-def _doubts(s: Situation, row: ModelRow) -> Iterator[str]:
-    found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
-    if found == "does not fit":
-        yield f"{sentence}."
-    engine = _engine_doubt(s, row)
-    if engine:
-        yield engine
+    found, sentence = _verdict(s, s.row)
+    return sentence if found == "does not fit" else ""
 
 
 def _engine_doubt(s: Situation, row: ModelRow) -> str:
@@ -123,12 +128,18 @@ def _engine_doubt(s: Situation, row: ModelRow) -> str:
 
 
 def keep(s: Situation) -> Menu:
-    """Another size, another model, or this one: recommended where the rules chose it, too."""
+    """Another size, another model, or this one.
+
+    Recommended is to keep what the rules chose. Where this version computes on the processor only,
+    all sizes of a family need the same memory, so another model is what helps.
+    """
     options = (
         Option("size", "choose another size"),
         Option("model", "choose another model"),
         Option("keep", "keep it"),
     )
+    if not s.backends:
+        return Menu(options, 1)
     return Menu(options, 2 if "size" in s.answers.taken else 0)
 
 
