@@ -30,7 +30,7 @@ def probe(machine: Machine) -> Hardware:
     nvidia = notes.guard("NVIDIA cards", lambda: nvidia_gpus(machine, memory, notes), none)
     amd = notes.guard("AMD cards", lambda: amd_gpus(machine, memory, notes), none)
     return Hardware(
-        gpus=nvidia + amd,
+        gpus=_distinct(nvidia + amd, notes),
         ram_bytes=memory.total_bytes,
         ram_available_bytes=memory.available_bytes,
         cpu=notes.guard("the processor", lambda: processor(machine), nothing),
@@ -50,3 +50,12 @@ def probe(machine: Machine) -> Hardware:
         desktop=notes.guard("the desktop", lambda: system.desktop(machine), False),
         notes=notes.all(),
     )
+
+
+def _distinct(gpus: tuple[Gpu, ...], notes: Notes) -> tuple[Gpu, ...]:
+    """The cards, without any that says to be one that came before it."""
+    found: dict[str, Gpu] = {}
+    for gpu in gpus:
+        if found.setdefault(gpu.uuid, gpu) is not gpu:
+            notes.add(f"{gpu.name} ({gpu.uuid}) is listed twice: the second is left out")
+    return tuple(found.values())

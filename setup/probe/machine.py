@@ -88,7 +88,7 @@ class ThisMachine:
     def names(self, folder: str) -> tuple[str, ...]:
         try:
             return tuple(sorted(os.listdir(folder))[:_MOST_NAMES])
-        except OSError:
+        except (OSError, ValueError):
             return ()
 
     def resolve(self, path: str) -> str:

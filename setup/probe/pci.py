@@ -13,7 +13,8 @@ NVIDIA, AMD = 0x10DE, 0x1002
 
 _DEVICES = "/sys/bus/pci/devices"
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
-_GENERATIONS = {"2.5": 1, "5": 2, "5.0": 2, "8": 3, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+# By GT/s; older kernels write "8 GT/s", newer ones "8.0 GT/s PCIe".
+_GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
 _MOST_LANES = 32
 
 
@@ -88,7 +89,7 @@ def has_screen(machine: Machine, place: str) -> bool:
 
 def _generation(text: str) -> int:
     words = text.split()
-    return _GENERATIONS.get(words[0], 0) if words else 0
+    return _GENERATIONS.get(words[0].removesuffix(".0"), 0) if words else 0
 
 
 def _hexadecimal(machine: Machine, name: str, file: str) -> int:

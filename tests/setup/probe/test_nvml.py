@@ -189,6 +189,12 @@ def test_a_card_on_the_bus_that_the_driver_does_not_have_is_told() -> None:
     assert probed(FakeNvml(FIRST), files=files | {"/.dockerenv": ""}).notes == ()
 
 
+def test_two_cards_with_one_identity_are_one() -> None:
+    found = probed(FakeNvml(FIRST, replace(SECOND, uuid="GPU-a")))
+    assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "NVIDIA RTX A")]
+    assert found.notes == ("NVIDIA RTX B (GPU-a) is listed twice: the second is left out",)
+
+
 def test_answers_of_old_libraries_are_bytes() -> None:
     answers = {"GetName": b"Tesla \xff T4", "GetUUID": b"GPU-t4"}
     gpu = probed(FakeNvml(replace(FIRST, answers=answers))).gpus[0]
