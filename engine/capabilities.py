@@ -24,7 +24,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "layer_split",
         "spread layers over cards",
-        (("--layer-split", True), ("--split-skip-if-fits", False), ("--trim-stage-weights", False)),
+        (
+            ("--layer-split", True),
+            ("--split-skip-if-fits", False),
+            ("--trim-stage-weights", False),
+            ("--peer-device", True),
+        ),
     ),
     Feature("batch_groups", "send slots over the cards in groups", (("--batch-groups", True),)),
     Feature("kv_streaming", "keep keys and values outside the card", (("--kv-resident", True),)),

@@ -10,6 +10,7 @@ from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from setup.asked import Asked
 from setup.catalogue import ModelRow
+from setup.config_keys import OWNED
 from setup.profiles import Profile, ProfileFill, load_profiles, matching_profile, profile_fills
 from setup.rules.budget import budget_split, resident_budget_gib
 from setup.rules.cards import CardChoice, choose_cards, read_opt_ins, sizing_gib
@@ -203,9 +204,9 @@ class _Spread:
 
 def _spread(case: Case, cards: tuple[Gpu, ...], memory: _Memory) -> _Spread:
     profile = matching_profile(load_profiles(), cards, case.row.key)
-    fill = (
-        profile_fills(profile, case.old, case.environment, _said(case.asked)) if profile else None
-    )
+    # What setup itself wrote is not the person's word.
+    own = {name: value for name, value in case.old.items() if name not in OWNED}
+    fill = profile_fills(profile, own, case.environment, _said(case.asked)) if profile else None
     facts = (case.row, memory.sizes, memory.context, memory.kv, memory.kv_resident is not None)
     parallel, reason = recommend_parallel(*facts), parallel_reason(*facts)
     if fill and "parallel" in fill.config:
