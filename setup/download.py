@@ -74,7 +74,7 @@ def download(
             for file in left:
                 locks.enter_context(locked(targets[file.path]))
             _need_space(left, targets, folder, free)
-            _get(hub, files, targets, progress)
+            _get(hub, files, {file: targets[file.path] for file in left}, progress)
         except OSError as error:
             raise _disk_error(folder, error) from None
     return first
@@ -91,17 +91,20 @@ def _need_space(
 
 
 def _get(
-    hub: Hub, files: tuple[RemoteFile, ...], targets: Mapping[str, Path], progress: Progress
+    hub: Hub,
+    files: tuple[RemoteFile, ...],
+    left: Mapping[RemoteFile, Path],
+    progress: Progress,
 ) -> None:
     total, before = sum(file.size_bytes for file in files), 0
     for file in files:
-        target = targets[file.path]
 
         def told(done: int, before: int = before, name: str = file.name) -> None:
             progress(before + done, total, name)
 
+        target = left.get(file)
         # Another setup may have finished it while this one waited for the hub.
-        if not is_finished(target, file, _silent):
+        if target is not None and not is_marked(target, file.size_bytes, file.sha256):
             transfer = Transfer(
                 source=file,
                 endpoint=hub.endpoint,
@@ -110,12 +113,8 @@ def _get(
                 progress=told,
             )
             write_mark(target, transfer.run(target))
+        told(file.size_bytes)
         before += file.size_bytes
-        told(0, before)
-
-
-def _silent(_: str) -> None:
-    """Drops a note that was given before."""
 
 
 def _bytes_there(folder: Path, file: ModelFile) -> int:

@@ -43,6 +43,7 @@ def read_facts(path: Path, shard: int, *, finished: bool = True) -> FileFacts:
     """The facts of one file, whatever is wrong with it; `finished` False: it may end anywhere."""
     try:
         header = _whole(path, shard) if finished else _beginning(path, shard)
+        size = path.stat().st_size
     except ModelFileError as error:
         return FileFacts(header=None, whole_bytes=0, fault=error.message, hint=error.hint)
     except OSError as error:
@@ -53,7 +54,7 @@ def read_facts(path: Path, shard: int, *, finished: bool = True) -> FileFacts:
             hint="check the file's permissions",
         )
     whole = max((t.offset + t.nbytes for t in header.tensors.values()), default=0)
-    fault, hint = _extent_fault(header, path, whole) if finished else ("", "")
+    fault, hint = _extent_fault(header, size, whole) if finished else ("", "")
     return FileFacts(header=header, whole_bytes=whole, fault=fault, hint=hint)
 
 
@@ -104,11 +105,11 @@ def _beginning(path: Path, shard: int) -> Header:
         return read_directory(file.read(_PART_BYTES), path, shard)
 
 
-def _extent_fault(header: Header, path: Path, whole: int) -> tuple[str, str]:
-    size = path.stat().st_size
+def _extent_fault(header: Header, size: int, whole: int) -> tuple[str, str]:
     if size < whole:
         return (
-            f"{path}: is cut off: its tensor directory says {whole} bytes, the file has {size}",
+            f"{header.path}: is cut off: its tensor directory says {whole} bytes, the file "
+            f"has {size}",
             "the download or copy stopped early: get the file again",
         )
     try:

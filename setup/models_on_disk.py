@@ -79,7 +79,9 @@ def find_models(
         groups.setdefault(_wanted(path), set()).add(path)
     found: dict[object, FoundModel] = {}
     for wanted, there in groups.items():
-        found.setdefault(_identity(there), _look(wanted, there, known))
+        identity = _identity(there)
+        if identity not in found:
+            found[identity] = _look(wanted, there, known)
     return tuple(found.values())
 
 

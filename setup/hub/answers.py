@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import httpx
 
 from engine.errors import ConfigError
+from setup.hub.client import Endpoint
 from setup.hub.retry import TransientError
 
 _OTHER_MIRROR = "set HF_ENDPOINT to another mirror, or try again later"
@@ -33,16 +34,20 @@ def transport(host: str) -> Iterator[None]:
         ) from None
 
 
-def check_status(response: httpx.Response, what: str, *, with_token: bool) -> None:
+def check_status(response: httpx.Response, what: str, endpoint: Endpoint) -> None:
     """Returns for 2xx. Raises `MissingError` for 404, `TransientError` for 408, 429 and 5xx,
     `ConfigError` for the rest; no message ever holds the token."""
+    own = endpoint.owns(response.url)
     status, host = response.status_code, response.url.host
     if response.is_success:
         return
     if status in (404, 410):
         raise MissingError(f"{host}: {what} is not there ({status})")
-    if status == 401 or status == 403:
-        raise _refused(response, what, with_token)
+    if status in (401, 403) and not own:
+        # Where the hub sends the client for the bytes, a permission lasts some minutes only.
+        raise TransientError(f"{host}: the hub's permission is refused ({status})")
+    if status in (401, 403):
+        raise _refused(response, what, bool(endpoint.token))
     if status == 429:
         raise TransientError(f"{host}: too many requests (429)", _asked_pause(response))
     if status == 408 or status >= 500:

@@ -36,15 +36,16 @@ class Endpoint:
         parts = (str(self.url).rstrip("/"), before, quote(revision, safe=""), quote(path))
         return "/".join(part for part in parts if part)
 
+    def owns(self, address: str | httpx.URL) -> bool:
+        """True for an address of this hub, which may see the token."""
+        target = httpx.URL(address)
+        own = (self.url.scheme, self.url.host, self.url.port)
+        return (target.scheme, target.host, target.port) == own
+
     def headers(self, address: str) -> dict[str, str]:
         """The token, for the hub's own addresses and no others."""
-        target = httpx.URL(address)
-        own = (target.scheme, target.host, target.port) == (
-            self.url.scheme,
-            self.url.host,
-            self.url.port,
-        )
-        return {"Authorization": f"Bearer {self.token}"} if self.token and own else {}
+        shown = self.token and self.owns(address)
+        return {"Authorization": f"Bearer {self.token}"} if shown else {}
 
 
 def read_endpoint(environment: Mapping[str, str]) -> Endpoint:
@@ -81,7 +82,7 @@ def check_repository(name: str) -> str:
 def open_client(limits: Limits, trusted: ssl.SSLContext | None = None) -> httpx.Client:
     """A client that follows redirects; httpx drops the token when one leads to another host.
 
-    `trusted`: the certificates to trust, else httpx's own.
+    `trusted`: the certificates to trust, else httpx's own. Proxies are the ones that httpx finds.
     """
     timeout = httpx.Timeout(limits.stall_s, connect=limits.connect_s)
     # Encoded bodies would make ranges and lengths count other bytes than the file's.

@@ -148,7 +148,7 @@ class Hub:
             with transport(self.endpoint.host):
                 response = self._facts_of(request)
             if not response.has_redirect_location:
-                check_status(response, what, with_token=bool(headers))
+                check_status(response, what, self.endpoint)
             return response
 
         return self.pace.ask(question, what)

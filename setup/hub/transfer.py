@@ -14,7 +14,7 @@ from setup.disk_space import decimal_size
 from setup.hub.answers import MissingError, check_status, transport
 from setup.hub.client import Endpoint
 from setup.hub.files import RemoteFile
-from setup.hub.part_file import PartFile
+from setup.hub.part_file import PartFile, kept_bytes
 from setup.hub.retry import Pace, TransientError
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
@@ -38,10 +38,12 @@ class Transfer:
         a file with a wrong SHA-256 is deleted. Otherwise, and at Ctrl-C, the bytes stay for the
         next run. Raises OSError where the disk does.
         """
+        kept = kept_bytes(target, self.source)
+        if kept:
+            # Told first: the hash of many gigabytes takes a while.
+            done, all_ = decimal_size(kept), decimal_size(self.source.size_bytes)
+            self.pace.note(f"{self.source.name}: goes on at {done} of {all_}")
         with PartFile(target, self.source) as part:
-            if part.size:
-                done, all_ = decimal_size(part.size), decimal_size(self.source.size_bytes)
-                self.pace.note(f"{self.source.name}: goes on at {done} of {all_}")
             self._fill(part)
             self._check_hash(part)
             part.finish()
@@ -89,7 +91,7 @@ class Transfer:
         if response.status_code == 416:
             self._start_over(part, "has no bytes after those that are here")
         try:
-            check_status(response, self.source.path, with_token=bool(self.endpoint.token))
+            check_status(response, self.source.path, self.endpoint)
         except MissingError as error:
             raise ConfigError(str(error), _MIRROR) from None
         if response.headers.get("content-encoding", "identity") != "identity":

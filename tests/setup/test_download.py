@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.errors import ConfigError
 from setup.catalogue import ModelFile
 from setup.download import plan_download
 from setup.hub.client import open_client
@@ -191,3 +192,35 @@ def test_whatever_is_cut_each_byte_is_asked_for_once(
         if at >= size:
             break
     assert starts == wanted
+
+
+FAULTS = st.one_of(
+    st.builds(Fault, cut=st.integers(0, 3_000)),
+    st.builds(Fault, cut=st.integers(0, 3_000), whole=st.just(True)),
+    st.builds(Fault, cut=st.integers(0, 3_000), chunked=st.just(True)),
+    st.builds(Fault, status=st.sampled_from([408, 416, 429, 500, 503])),
+    st.builds(Fault, shift=st.integers(-5, 5).filter(bool)),
+    st.just(Fault(headers={"ETag": '"another"'}, cut=100)),
+)
+
+
+@given(faults=st.lists(FAULTS, max_size=8), attempts=st.integers(1, 3), size=st.integers(1, 9_000))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_fails_the_file_is_right_in_the_end(
+    tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], attempts: int, size: int
+) -> None:
+    """Over as many runs as it takes: each ends in an error with a hint, or with the whole file."""
+    with running(tmp_path_factory.mktemp("faults")) as case:
+        case.hub.files = {FIRST: content(size, size)}
+        case.row = model_row(case.hub.files)
+        case.hub.faults = list(faults)
+        case.limits = replace(case.limits, attempts=attempts)
+        errors: list[ConfigError] = []
+        for _ in range(len(faults) + 1):
+            try:
+                case.run()
+                break
+            except ConfigError as error:
+                errors.append(error)
+        case.assert_whole()
+    assert all(error.hint for error in errors)

@@ -10,7 +10,7 @@ import pytest
 
 from setup.hub.part_file import notes_path, part_path
 from tests.setup.hub_case import FIRST, SECOND, Case, content, model_row, running
-from tests.setup.hub_server import Fault, sha256
+from tests.setup.hub_server import Fault, HubFiles, hub_server, sha256
 
 GATE = "accept them"
 
@@ -195,6 +195,15 @@ def test_refusals_are_told_apart(
     assert hint in error.hint
     assert case.pauses == []
     assert not token or token not in error.message + error.hint + "".join(case.notes)
+
+
+def test_a_lapsed_permission_for_the_bytes_is_asked_for_again(case: Case) -> None:
+    """403 from the host that the hub sent us to says nothing about the token."""
+    with hub_server(HubFiles(files=case.hub.files, gate=(403, ""))) as cdn:
+        case.hub.faults = [Fault(redirect=cdn.endpoint)]
+        case.run(HF_TOKEN="hf_right")
+    case.assert_whole()
+    assert "permission is refused (403)" in case.notes[0]
 
 
 @pytest.mark.parametrize(

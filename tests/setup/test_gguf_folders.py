@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from setup.gguf_facts import read_facts
 from setup.gguf_folders import MOST_DEPTH, gguf_files
 from setup.models_on_disk import find_models
 
@@ -102,6 +103,13 @@ def test_a_closed_folder_is_said(tmp_path: Path) -> None:
     finally:
         (tmp_path / "closed").chmod(0o700)
     assert notes == [f"{tmp_path / 'closed'}: cannot be read: Permission denied"]
+
+
+def test_a_file_that_went_away_is_a_fault(tmp_path: Path) -> None:
+    facts = read_facts(tmp_path / "gone.gguf", 0)
+    assert "cannot be read: No such file" in facts.fault
+    assert facts.hint
+    assert read_facts(tmp_path, 0).fault.endswith("cannot be read: Is a directory")
 
 
 def test_a_folder_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

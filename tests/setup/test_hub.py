@@ -76,6 +76,7 @@ def test_a_token_that_cannot_be_sent_is_not_shown(token: str) -> None:
 def test_only_the_hub_sees_the_token(address: str, own: bool) -> None:
     endpoint = read_endpoint({"HF_TOKEN": "hf_geheim"})
     assert bool(endpoint.headers(address)) is own
+    assert endpoint.owns(address) is own
     assert "geheim" not in repr(endpoint)
 
 
