@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from engine.system_files import Reader, whole
 
 _MOST_LEVELS = 32
+# Version 1 writes "no limit" as the most bytes that pages can count: just below 2^63.
+_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,10 @@ def _swap_limit(read: Reader, group: Group) -> int | None:
         return whole(read(f"{group.folder}/memory.swap.max"))
     both = whole(read(f"{group.folder}/memory.memsw.limit_in_bytes"))
     memory = whole(read(f"{group.folder}/memory.limit_in_bytes"))
+    if both is None or memory is None or both >= _NO_LIMIT:
+        return None
     # Version 1 limits memory and swap together.
-    return None if both is None or memory is None else max(0, both - memory) or None
+    return max(0, both - memory)
 
 
 def _cpu_limit(read: Reader, group: Group) -> float | None:

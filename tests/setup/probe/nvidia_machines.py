@@ -176,7 +176,7 @@ def gb10() -> Recorded:
     cores. NVML has no memory to report."""
     fast, slow = 1024, 718
     layout = [Core(0, i, (i,)) for i in range(20)]
-    files = {}
+    files: dict[str, str] = {}
     for core in layout:
         number = core.processors[0]
         files |= folder(

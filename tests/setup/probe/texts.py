@@ -57,7 +57,7 @@ def cpuinfo(name: str, flags: str, layout: Sequence[Core]) -> str:
 
 def topology(layout: Sequence[Core]) -> dict[str, str]:
     """The files under /sys/devices/system/cpu that say which processors share a core."""
-    files = {}
+    files: dict[str, str] = {}
     for core in layout:
         for number in core.processors:
             files |= folder(
