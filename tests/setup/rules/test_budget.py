@@ -52,6 +52,7 @@ def test_the_users_number_is_kept() -> None:
     row = find_row("UD-Q4_K_XL")
     assert resident_budget_gib(row, 63.7, 0, 30) == (30, "resident budget 30 GiB: as asked")
     assert resident_budget_gib(row, 63.7, 0, 40) == (40, "resident budget 40 GiB: as asked")
+    assert resident_budget_gib(row, 63.7, 0, 1) == (1, "resident budget 1 GiB: as asked")
     found, why = resident_budget_gib(row, 63.7, 0, 41)
     assert found == 41
     assert "more than the 40 recommended" in why
@@ -59,7 +60,7 @@ def test_the_users_number_is_kept() -> None:
 
 @pytest.mark.parametrize("asked", [0, -8])
 def test_a_budget_of_nothing_is_refused(asked: int) -> None:
-    with pytest.raises(ConfigError, match=f"resident-budget-gib is {asked}"):
+    with pytest.raises(ConfigError, match=f"is {asked}, allowed is a whole number from 1"):
         resident_budget_gib(find_row("UD-Q4_K_XL"), 63.7, 0, asked)
 
 
@@ -75,6 +76,7 @@ def test_a_budget_of_nothing_is_refused(asked: int) -> None:
 def test_a_split_needs_the_whole_model_in_ram(name: str, ram: float, allowed: bool) -> None:
     found, why = budget_split(find_row(name), ram)
     assert found == allowed
+    assert budget_split(find_row(name), find_row(name).download_gb + 24)[0]
     assert f"{ram:.1f} GiB" in why
     assert f"{find_row(name).download_gb} + 24 = " in why
 

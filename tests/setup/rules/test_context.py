@@ -80,6 +80,14 @@ def test_the_reason_has_the_numbers() -> None:
     assert recommend_context(row, 64, [], False)[1] == "context 32768: no card"
 
 
+def test_what_decides_nothing_is_not_the_reason() -> None:
+    # RAM allows just 131072, or the model was trained with just that: the card decides
+    by_card = (131_072, "context 131072: the smallest card has 24.0 GiB, 20 or more")
+    row = find_row("IQ3_S")
+    assert recommend_context(row, 64.0, [24], False) == by_card
+    assert recommend_context(replace(row, train_context=131_072), 64.0, [24], False) == by_card
+
+
 def test_never_above_the_trained_length() -> None:
     short = replace(find_row("Q2_0"), train_context=4096)
     assert recommend_context(short, 64.0, [24], False) == (
@@ -123,7 +131,9 @@ def test_the_rule_is_about_two_sizes_of_the_large_model() -> None:
 
 
 def test_need() -> None:
-    assert context_need(find_row("IQ3_S"), 262_144) == pytest.approx(77.9, abs=0.01)
+    row = find_row("IQ3_S")
+    assert context_need(row, 262_144) == pytest.approx(77.9, abs=0.01)
+    assert ram_context(row, context_need(row, 262_144)) == 262_144
 
 
 @pytest.mark.parametrize(
@@ -160,6 +170,7 @@ def test_a_longer_context_is_kept_with_a_note(
         (524_288, None, 2.5, ("yarn", 2.5)),
         (131_072, "yarn", None, ("yarn", 1.0)),  # at least 1
         (131_072, "yarn", 2.0, ("yarn", 2.0)),
+        (131_072, "linear", 1.0, ("linear", 1.0)),
         (524_288, "yarn", 1.5, ("yarn", 1.5)),
     ],
 )
@@ -177,6 +188,9 @@ def test_rope_says_why() -> None:
     small = rope(524_288, 262_144, "yarn", 1.5)
     assert small is not None
     assert "too little" in small.reason
+    enough = rope(524_288, 262_144, "yarn", 2.0)
+    assert enough is not None
+    assert enough.reason == "rope scaling yarn 2: as asked (524288 / 262144 = 2)"
 
 
 @pytest.mark.parametrize(
