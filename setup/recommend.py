@@ -99,7 +99,7 @@ def recommend(
             *choice.warnings,
             *(f"left out: {sentence}" for sentence in taken.left_out),
             *_memory_notes(plan),
-            *tips(subject.row, hardware, choice, asked, cards),
+            *tips(subject.row, hardware, choice, asked, cards, capabilities),
         ),
         memory=plan.memory,
         cards=cards,
@@ -169,8 +169,12 @@ _TOLD = ("device", "max_context", "slots", "mtp")
 
 
 def _engine_reasons(plan: Plan) -> tuple[str, ...]:
-    """What this version's engine makes of it, in its own words."""
-    return tuple(f"engine: {_sentence(d)}" for d in plan.decisions if d.setting in _TOLD)
+    """What this version's engine adds: what it only repeats is left out."""
+    return tuple(
+        f"engine: {_sentence(decision)}"
+        for decision in plan.decisions
+        if decision.setting in _TOLD and not decision.reason.startswith("as asked")
+    )
 
 
 def _sentence(decision: Decision) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.capabilities import Capabilities
 from engine.card_memory import CardPlan
 from engine.hardware import Hardware
 from setup.asked import Asked
@@ -29,22 +30,33 @@ def tips(
     choice: RuleChoice,
     asked: Asked,
     cards: tuple[CardPlan, ...],
+    capabilities: Capabilities,
 ) -> tuple[str, ...]:
-    """The sentences that apply, warnings first, `parallel` last."""
+    """The sentences that apply, warnings first, `parallel` last.
+
+    A tip about a feature that this version lacks is not given: following it would do nothing.
+    """
     sizes = tuple(sizing_gib(card, hardware) for card in choice.cards)
-    found = (
+    backend = "cuda" if choice.cards and choice.cards[0].vendor == "nvidia" else "hip"
+    always: tuple[str | None, ...] = (
         *hardware.notes,
-        page_file_warning(hardware),
         *(_too_small(card) for card in cards if not card.fits),
         slow_card_warning(sizes),
-        small_card_tip(sizes),
-        display_tip(choice.cards),
-        amd_desktop_tip(choice.cards, hardware.os, hardware.desktop),
-        draft_vocab_tip(sizes, asked.draft_vocab),
-        conversation_cache_tip(row, hardware.ram_gib),
-        prefill_tip(hardware.ram_gib, None) if sizes else None,
-        socket_tip(hardware.cpu),
-        _groups_tip(choice, asked, cards),
+    )
+    with_feature: tuple[tuple[str, str | None], ...] = (
+        ("cuda", page_file_warning(hardware)),
+        ("draft_vocab", small_card_tip(sizes)),
+        ("vram_reserve", display_tip(choice.cards)),
+        ("vram_reserve", amd_desktop_tip(choice.cards, hardware.os, hardware.desktop)),
+        ("draft_vocab", draft_vocab_tip(sizes, asked.draft_vocab)),
+        ("conversation_cache", conversation_cache_tip(row, hardware.ram_gib)),
+        (backend, prefill_tip(hardware.ram_gib, None) if sizes else None),
+        ("workers", socket_tip(hardware.cpu)),
+        ("batch_groups", _groups_tip(choice, asked, cards)),
+    )
+    found = (
+        *always,
+        *(tip for feature, tip in with_feature if capabilities.has(feature)),
         *_parallel(row, choice, asked),
     )
     return tuple(sentence for sentence in found if sentence)

@@ -26,6 +26,7 @@ from tests.machines import flash_next_sizes, machine
 from tests.setup.expected.case import machine as recorded
 from tests.setup.expected.case import machine_names
 
+SIZES = tuple((row, info_of(row)) for row in catalogue())
 SMALL = flash_next_sizes(path=Path("/models/m.gguf"), name="m")
 
 
@@ -55,10 +56,9 @@ def _changed(found: Recommendation, info: ModelInfo, hardware: Hardware, folder:
 @pytest.mark.parametrize("name", machine_names())
 def test_nothing_recommended_gets_changed(tmp_path: Path, name: str) -> None:
     hardware = recorded(name)
-    for row in catalogue():
+    for row, info in SIZES:
         if row.nvidia_only and any(gpu.vendor == "amd" for gpu in hardware.gpus):
             continue
-        info = info_of(row)
         found = recommend(Subject(row, info, None), hardware, Asked(), tmp_path)
         assert _changed(found, info, hardware, tmp_path) == set(), row.key
 
