@@ -11,13 +11,13 @@ from typing import Protocol
 import httpx
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelFile, ModelRow
+from setup.catalogue import ModelRow
 from setup.disk_space import RESERVE_BYTES, free_bytes, need_space
 from setup.hub.client import open_client, read_endpoint
 from setup.hub.files import Hub, RemoteFile
 from setup.hub.lock import locked
 from setup.hub.marks import is_finished, is_marked, write_mark
-from setup.hub.names import target_path
+from setup.hub.names import place_files
 from setup.hub.part_file import kept_bytes, part_path
 from setup.hub.retry import Limits, Note, Pace
 from setup.hub.transfer import Transfer
@@ -31,11 +31,15 @@ class Progress(Protocol):
 
 
 def plan_download(row: ModelRow, folder: Path) -> int:
-    """Bytes of `row` that are not in `folder` yet, by the catalogue's sizes; asks nobody."""
-    if not row.files or not all(file.size_bytes for file in row.files):
-        there = sum(_bytes_there(folder, file) for file in row.files)
-        return max(0, round(row.download_gb * 1e9) - there)
-    return sum(max(0, file.size_bytes - _bytes_there(folder, file)) for file in row.files)
+    """Bytes of `row` that are not in `folder` yet, by the catalogue's sizes; asks nobody.
+
+    Raises `ConfigError` for a row without files.
+    """
+    targets = _targets(row, folder)
+    there = {file.path: _bytes_there(targets[file.path]) for file in row.files}
+    if not all(file.size_bytes for file in row.files):
+        return max(0, round(row.download_gb * 1e9) - sum(there.values()))
+    return sum(max(0, file.size_bytes - there[file.path]) for file in row.files)
 
 
 def download(
@@ -58,9 +62,7 @@ def download(
     Raises `ConfigError`: no such files, no permission, too little room, another setup at work, a
     server that fails for too long or sends something else than the hub's list says.
     """
-    targets = {file.path: target_path(folder, file.path) for file in row.files}
-    if not targets:
-        raise ConfigError(f"{row.key}: the catalogue names no files", "name a GGUF with --model")
+    targets = _targets(row, folder)
     first = next(iter(targets.values()))
     if all(is_marked(targets[f.path], f.size_bytes, f.sha256) for f in row.files):
         return first
@@ -117,8 +119,13 @@ def _get(
         before += file.size_bytes
 
 
-def _bytes_there(folder: Path, file: ModelFile) -> int:
-    target = target_path(folder, file.path)
+def _targets(row: ModelRow, folder: Path) -> dict[str, Path]:
+    if not row.files:
+        raise ConfigError(f"{row.key}: the catalogue names no files", "name a GGUF with --model")
+    return place_files(folder, [file.path for file in row.files])
+
+
+def _bytes_there(target: Path) -> int:
     for path in (target, part_path(target)):
         if path.is_file():
             return path.stat().st_size

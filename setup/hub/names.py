@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from engine.errors import ConfigError
@@ -23,6 +24,24 @@ def target_path(folder: Path, name: str) -> Path:
             "names are relative, without '..', control characters or one of " + r'\ : * ? " < > |',
         )
     return folder.joinpath(*parts)
+
+
+def place_files(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """Where each file of a model goes: in the repository's folders, as the hub's own tool has it.
+
+    Where some of them already lie in `folder` itself, and none in those, all go there. Raises
+    `ConfigError` as `target_path` does.
+    """
+    nested = {name: target_path(folder, name) for name in names}
+    flat = {name: folder / path.name for name, path in nested.items()}
+    side_by_side = len(set(flat.values())) == len(flat)
+    if side_by_side and _some(flat) and not _some(nested):
+        return flat
+    return nested
+
+
+def _some(places: Mapping[str, Path]) -> bool:
+    return any(path.is_file() for path in places.values())
 
 
 def _sound(part: str) -> bool:

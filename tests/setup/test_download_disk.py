@@ -15,7 +15,7 @@ from setup.download import plan_download
 from setup.hub.lock import lock_path, locked
 from setup.hub.marks import mark_path
 from setup.hub.part_file import notes_path, part_path
-from tests.setup.hub_case import FIRST, SECOND, Case, content, running
+from tests.setup.hub_case import FIRST, SECOND, Case, content, model_row, running
 from tests.setup.hub_server import Fault, sha256
 
 
@@ -75,6 +75,24 @@ def test_a_whole_model_needs_no_room(case: Case) -> None:
     assert len(case.notes) == 2
     assert "its SHA-256 is checked" in case.notes[0]
     assert case.hub.bytes_asked(FIRST) == []
+
+
+def test_shards_beside_each_other_are_completed_there(case: Case) -> None:
+    """The repository has them in a folder of its own; the user's copy has not."""
+    first = _put(case, Path(FIRST).name, case.hub.files[FIRST])
+    assert plan_download(case.row, case.folder) == 1_000
+    assert case.run() == first
+    assert (case.folder / Path(SECOND).name).read_bytes() == case.hub.files[SECOND]
+    assert not (case.folder / "IQ3_S").exists()
+    assert case.hub.bytes_asked(FIRST) == []
+
+
+def test_files_of_one_name_stay_in_their_folders(case: Case) -> None:
+    case.hub.files = {f"{folder}/m.gguf": content(3, 100) for folder in "ab"}
+    case.row = model_row(case.hub.files)
+    _put(case, "m.gguf", b"another model")
+    case.run()
+    assert (case.folder / "b/m.gguf").read_bytes() == content(3, 100)
 
 
 def test_the_plan_of_an_empty_folder_is_everything(case: Case) -> None:
