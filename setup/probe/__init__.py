@@ -25,12 +25,10 @@ def probe(machine: Machine) -> Hardware:
     memory = notes.guard(
         "memory", lambda: host_memory(machine.read, machine.counted_memory), HostMemory(0, 0)
     )
+    gpus = _gpus(machine, memory, notes)
     nothing = Cpu(name="", cores=1, avx2=False, avx512=False)
-    none: tuple[Gpu, ...] = ()
-    nvidia = notes.guard("NVIDIA cards", lambda: nvidia_gpus(machine, memory, notes), none)
-    amd = notes.guard("AMD cards", lambda: amd_gpus(machine, memory, notes), none)
     return Hardware(
-        gpus=_distinct(nvidia + amd, notes),
+        gpus=gpus,
         ram_bytes=memory.total_bytes,
         ram_available_bytes=memory.available_bytes,
         cpu=notes.guard("the processor", lambda: processor(machine), nothing),
@@ -39,17 +37,24 @@ def probe(machine: Machine) -> Hardware:
         wsl=notes.guard("WSL", lambda: system.wsl(machine), False),
         swap_bytes=memory.swap_bytes,
         memory_limit_bytes=memory.limit_bytes,
-        cpu_limit=notes.guard(
-            "processor limits",
-            lambda: cpu_limit(machine.read, len(usable_processors(machine))),
-            0.0,
-        ),
+        cpu_limit=notes.guard("processor limits", lambda: _cpu_limit(machine), 0.0),
         container=notes.guard("the container", lambda: system.container(machine), False),
         numa_nodes=notes.guard("NUMA nodes", lambda: system.numa_nodes(machine), 1),
         disk_rotational=notes.guard("the disk's kind", lambda: system.rotational(machine), False),
         desktop=notes.guard("the desktop", lambda: system.desktop(machine), False),
         notes=notes.all(),
     )
+
+
+def _cpu_limit(machine: Machine) -> float:
+    return cpu_limit(machine.read, len(usable_processors(machine)))
+
+
+def _gpus(machine: Machine, memory: HostMemory, notes: Notes) -> tuple[Gpu, ...]:
+    none: tuple[Gpu, ...] = ()
+    nvidia = notes.guard("NVIDIA cards", lambda: nvidia_gpus(machine, memory, notes), none)
+    amd = notes.guard("AMD cards", lambda: amd_gpus(machine, memory, notes), none)
+    return _distinct(nvidia + amd, notes)
 
 
 def _distinct(gpus: tuple[Gpu, ...], notes: Notes) -> tuple[Gpu, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from setup.probe.machine import Machine
 from setup.probe.notes import Notes, reason
-from setup.probe.nvml import count, words
+from setup.probe.nvml_device import count, words
 from setup.probe.pci import bus_id
 
 _MIB = 1 << 20

@@ -54,35 +54,46 @@ def _gpu(row: list[str], memory: HostMemory, notes: Notes) -> Gpu | None:
         return None
     facts = dict(zip(_FIELDS, row, strict=True))
     place, name = bus_id(facts["pci.bus_id"]), facts["name"]
-    total = (whole(facts["memory.total"]) or 0) * _MIB
     unified = _is_none(facts["memory.total"]) or any(board in name for board in UNIFIED)
-    if not (place and (total or unified)):
+    if not (place and (_bytes(facts["memory.total"]) or unified)):
         notes.add(f"nvidia-smi: card {name} is left out, its memory is {facts['memory.total']}")
         return None
     if facts["mig.mode.current"] == "Enabled":
         notes.add(f"card {name} ({place}) is in MIG mode and left out: only NVML lists its parts")
         return None
     if unified:
-        total = 0
         notes.add(unified_note(name, memory))
+    return _made(facts, place, unified, memory)
+
+
+def _made(facts: dict[str, str], place: str, unified: bool, memory: HostMemory) -> Gpu:
+    total = 0 if unified else _bytes(facts["memory.total"])
     return Gpu(
         index=0,
         uuid=facts["uuid"] if facts["uuid"].startswith("GPU-") else f"PCI-{place}",
         pci_bus_id=place,
         vendor="nvidia",
-        name=name,
+        name=facts["name"],
         arch=facts["compute_cap"] if re.fullmatch(r"\d+\.\d", facts["compute_cap"]) else "",
         vram_bytes=total,
-        vram_free_bytes=min(total, (whole(facts["memory.free"]) or 0) * _MIB),
-        driver="" if facts["driver_version"].startswith("[") else facts["driver_version"],
+        vram_free_bytes=min(total, _bytes(facts["memory.free"])),
+        driver=_known(facts["driver_version"]),
         integrated=unified,
         display=facts["display_active"] in ("Enabled", "Yes"),
-        compute_mode="" if facts["compute_mode"].startswith("[") else facts["compute_mode"],
+        compute_mode=_known(facts["compute_mode"]),
         link_generation=whole(facts["pcie.link.gen.max"]) or 0,
         link_width=whole(facts["pcie.link.width.max"]) or 0,
         shared_bytes=memory.total_bytes if unified else 0,
         clock_mhz=whole(facts["clocks.max.sm"]) or 0,
     )
+
+
+def _bytes(cell: str) -> int:
+    return (whole(cell) or 0) * _MIB
+
+
+def _known(cell: str) -> str:
+    return "" if cell.startswith("[") else cell
 
 
 def _is_none(cell: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.hardware import Gpu
 from engine.host_memory import HostMemory
-from setup.probe.notes import Notes, plain, reason
+from setup.probe.notes import Notes, reason
+from setup.probe.nvml_device import NvmlDevice, count, words
 from setup.probe.pci import bus_id, bus_order
 from setup.probe.visible import Card
 
@@ -17,7 +17,6 @@ COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclu
 UNIFIED = ("GB10", "Thor", "Orin", "Xavier")
 
 _MOST_CARDS = 64
-_MOST_INSTANCES = 8
 _CLOCK_SM = 1
 
 
@@ -25,40 +24,21 @@ class NvmlUnusableError(Exception):
     """NVML does not answer at all."""
 
 
-class _Device:
-    """Asks NVML about one device, and remembers what it did not answer."""
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    index: int
+    uuid: str
+    place: str
+    name: str
 
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self._nvml = nvml
-        self._handle = handle
-        self.errors: dict[str, Exception] = {}
 
-    def ask(self, function: str, *args: Any) -> Any:
-        """The answer of `nvmlDevice...`; None where there is none."""
-        try:
-            return getattr(self._nvml, f"nvmlDevice{function}")(self._handle, *args)
-        except Exception as error:  # NVML has some 30 error classes; ctypes and OS errors come too.
-            self.errors[function] = error
-            return None
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A card's own memory in bytes; `unified`: it uses the machine's."""
 
-    def number(self, function: str, *args: Any) -> int:
-        """A number from 0; 0 where there is no answer."""
-        return count(self.ask(function, *args))
-
-    def text(self, function: str) -> str:
-        return words(self.ask(function))
-
-    def not_supported(self, function: str) -> bool:
-        """Whether NVML said that this device has no such thing."""
-        kind = getattr(self._nvml, "NVMLError_NotSupported", ())
-        return isinstance(self.errors.get(function), kind)
-
-    def parts(self) -> Iterator[_Device]:
-        """The MIG instances of the card; there are gaps between their numbers."""
-        for i in range(min(self.number("GetMaxMigDeviceCount"), _MOST_INSTANCES)):
-            handle = self.ask("GetMigDeviceHandleByIndex", i)
-            if handle is not None:
-                yield _Device(self._nvml, handle)
+    total: int
+    free: int
+    unified: bool = False
 
 
 def nvml_cards(nvml: Any, memory: HostMemory, notes: Notes) -> tuple[Card, ...]:
@@ -84,7 +64,7 @@ def _cards(nvml: Any, memory: HostMemory, notes: Notes) -> tuple[Card, ...]:
     found: list[Card] = []
     for i in range(present):
         try:
-            device = _Device(nvml, nvml.nvmlDeviceGetHandleByIndex(i))
+            device = NvmlDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(i))
         except Exception as error:
             notes.add(f"NVIDIA card {i} does not answer and is left out: {reason(error)}")
             continue
@@ -104,60 +84,72 @@ def _numbered(card: Card, index: int) -> Card:
 
 
 def _card(
-    device: _Device, index: int, driver: str, memory: HostMemory, notes: Notes
+    device: NvmlDevice, index: int, driver: str, memory: HostMemory, notes: Notes
 ) -> Card | None:
-    place = bus_id(words(getattr(device.ask("GetPciInfo"), "busId", "")))
-    uuid = device.text("GetUUID") or (f"PCI-{place}" if place else "")
-    name = device.text("GetName") or "NVIDIA card of unknown name"
-    if not uuid:
-        notes.add(f"NVIDIA card {index} ({name}) has no identity and is left out: {_why(device)}")
+    identity = _identity(device, index)
+    if not identity.uuid:
+        notes.add(f"NVIDIA card {index} has no identity and is left out: {device.why()}")
         return None
     mig = _in_parts(device)
-    own = _own_memory(device, name, uuid, memory, notes, mig)
+    # A card in MIG mode may keep its memory to itself; its instances tell theirs.
+    own = _own_memory(device, identity.name) or (_Own(0, 0) if mig else None)
     if own is None:
+        why = device.why("GetMemoryInfo")
+        notes.add(
+            f"{identity.name} ({identity.uuid}) does not tell its memory and is left out: {why}"
+        )
         return None
-    gpu = Gpu(
-        index=index,
-        uuid=uuid,
-        pci_bus_id=place,
+    if own.unified:
+        notes.add(unified_note(identity.name, memory))
+    gpu = _gpu(device, identity, own, driver, memory)
+    if not gpu.arch:
+        why = device.why("GetCudaComputeCapability")
+        notes.add(f"GPU {index} ({gpu.name}): its compute capability is not known: {why}")
+    return _with_parts(device, gpu, notes) if mig else Card(gpu)
+
+
+def _identity(device: NvmlDevice, index: int) -> _Identity:
+    """The card's names. The driver's is empty where the card tells neither it nor its place."""
+    place = bus_id(words(getattr(device.ask("GetPciInfo"), "busId", "")))
+    uuid = device.text("GetUUID") or (f"PCI-{place}" if place else "")
+    return _Identity(index, uuid, place, device.text("GetName") or "NVIDIA card of unknown name")
+
+
+def _gpu(
+    device: NvmlDevice, identity: _Identity, own: _Own, driver: str, memory: HostMemory
+) -> Gpu:
+    return Gpu(
+        index=identity.index,
+        uuid=identity.uuid,
+        pci_bus_id=identity.place,
         vendor="nvidia",
-        name=name,
+        name=identity.name,
         arch=_arch(device),
-        vram_bytes=own[0],
-        vram_free_bytes=own[1],
+        vram_bytes=own.total,
+        vram_free_bytes=own.free,
         driver=driver,
-        integrated=own[0] == 0 and not mig,
+        integrated=own.unified,
         display=bool(device.number("GetDisplayActive") or device.number("GetDisplayMode")),
         compute_mode=_compute_mode(device),
         link_generation=device.number("GetMaxPcieLinkGeneration"),
         link_width=device.number("GetMaxPcieLinkWidth"),
-        shared_bytes=0 if own[0] or mig else memory.total_bytes,
+        shared_bytes=memory.total_bytes if own.unified else 0,
         cores=device.number("GetNumGpuCores"),
         clock_mhz=device.number("GetMaxClockInfo", _CLOCK_SM),
     )
-    if not gpu.arch:
-        notes.add(f"GPU {index} ({name}): its compute capability is not known: {_why(device)}")
-    return _with_parts(device, gpu, notes) if mig else Card(gpu)
 
 
-def _own_memory(
-    device: _Device, name: str, uuid: str, memory: HostMemory, notes: Notes, mig: bool
-) -> tuple[int, int] | None:
-    """Total and free bytes; zeros for a GPU that uses the machine's; None when they are unknown."""
+def _own_memory(device: NvmlDevice, name: str) -> _Own | None:
+    """The card's own memory; None when it is not known."""
     answer = device.ask("GetMemoryInfo")
     total, free = count(getattr(answer, "total", 0)), count(getattr(answer, "free", 0))
-    unified = any(board in name for board in UNIFIED)
-    if answer is not None and total and not unified:
-        return total, min(free, total)
-    if mig:
-        # Its instances tell theirs; a container may not be allowed to ask the card.
-        return 0, 0
-    if unified or answer is not None or device.not_supported("GetMemoryInfo"):
-        notes.add(unified_note(name, memory))
-        return 0, 0
-    why = reason(device.errors["GetMemoryInfo"])
-    notes.add(f"{name} ({uuid}) does not tell its memory and is left out: {why}")
-    return None
+    if any(board in name for board in UNIFIED):
+        return _Own(0, 0, unified=True)
+    if total:
+        return _Own(total, min(free, total))
+    # On a GPU that uses the machine's memory there is nothing to tell, or zero.
+    told_none = answer is not None or device.not_supported("GetMemoryInfo")
+    return _Own(0, 0, unified=True) if told_none else None
 
 
 def unified_note(name: str, memory: HostMemory) -> str:
@@ -168,18 +160,18 @@ def unified_note(name: str, memory: HostMemory) -> str:
     )
 
 
-def _in_parts(device: _Device) -> bool:
+def _in_parts(device: NvmlDevice) -> bool:
     mode = device.ask("GetMigMode")
     return isinstance(mode, list | tuple) and bool(mode) and count(mode[0]) == 1
 
 
-def _with_parts(device: _Device, gpu: Gpu, notes: Notes) -> Card:
+def _with_parts(device: NvmlDevice, gpu: Gpu, notes: Notes) -> Card:
     parts, legacy = [], []
     for part in device.parts():
         answer, uuid = part.ask("GetMemoryInfo"), part.text("GetUUID")
         total, free = count(getattr(answer, "total", 0)), count(getattr(answer, "free", 0))
         if not (uuid and total):
-            notes.add(f"a MIG instance of GPU {gpu.index} is left out: {_why(part)}")
+            notes.add(f"a MIG instance of GPU {gpu.index} is left out: {part.why()}")
             continue
         name = part.text("GetName") or f"{gpu.name} MIG"
         parts.append(
@@ -190,31 +182,13 @@ def _with_parts(device: _Device, gpu: Gpu, notes: Notes) -> Card:
     return Card(gpu, True, tuple(parts), tuple(legacy))
 
 
-def _arch(device: _Device) -> str:
+def _arch(device: NvmlDevice) -> str:
     answer = device.ask("GetCudaComputeCapability")
     if not (isinstance(answer, list | tuple) and len(answer) == 2 and count(answer[0])):
         return ""
     return f"{count(answer[0])}.{count(answer[1])}"
 
 
-def _compute_mode(device: _Device) -> str:
+def _compute_mode(device: NvmlDevice) -> str:
     answer = device.ask("GetComputeMode")
     return COMPUTE_MODES.get(answer, "") if isinstance(answer, int) else ""
-
-
-def _why(device: _Device) -> str:
-    error = next(iter(device.errors.values()), None)
-    return "no answer" if error is None else reason(error)
-
-
-def count(value: object) -> int:
-    """A number from 0 below 2^63; 0 for anything else."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-    return value if known and isinstance(value, int) else 0
-
-
-def words(value: object) -> str:
-    """A text on one line; older versions of pynvml give bytes."""
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", errors="replace")
-    return plain(value) if isinstance(value, str) else ""

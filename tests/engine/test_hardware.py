@@ -17,6 +17,36 @@ def test_a_recording_reads_back_as_it_was() -> None:
     assert Hardware.from_json(json.loads(json.dumps(recorded.to_json()))) == recorded
 
 
+def test_a_recording_of_the_fewest_facts_reads() -> None:
+    gpu = {
+        "index": 0,
+        "uuid": "GPU-1",
+        "pci_bus_id": "0000:01:00.0",
+        "vendor": "nvidia",
+        "name": "NVIDIA GeForce RTX 5070",
+        "arch": "12.0",
+        "vram_bytes": 12820938752,
+        "vram_free_bytes": 12100000000,
+        "driver": "580.95",
+        "integrated": False,
+    }
+    read = Hardware.from_json(
+        {
+            "gpus": [gpu],
+            "ram_bytes": 68400000000,
+            "ram_available_bytes": 60000000000,
+            "cpu": {"name": "...", "cores": 6, "avx2": True, "avx512": True},
+            "disk_free_bytes": 500000000000,
+            "os": "linux",
+            "wsl": False,
+        }
+    )
+    assert read.gpus == (CARD,)
+    assert (read.cpu.cores, read.cpu.sockets, read.numa_nodes, read.notes) == (6, 1, 1, ())
+    # 12820938752 / 2^30 = 11.94
+    assert round(read.gpus[0].vram_gib, 2) == 11.94
+
+
 @pytest.mark.parametrize(
     ("path", "value", "part"),
     [
