@@ -25,14 +25,21 @@ def interview(
         asking = _next(situation, questions)
         if asking is None:
             return situation
-        situation = settle(asking, ask(asking))
+        if asking.settled:
+            situation = _answered(asking, asking.situation, recommended(asking))
+        else:
+            situation = settle(asking, ask(asking))
 
 
 def settle(asking: Asking, option: Option) -> Situation:
-    """The situation after an answer."""
-    question, situation = asking.question, asking.situation
-    situation = replace(situation, questions_put=situation.questions_put + 1)
-    taken = option == asking.options[asking.recommended]
+    """The situation after a person's answer."""
+    count = asking.situation.questions_put + 1
+    return _answered(asking, replace(asking.situation, questions_put=count), option)
+
+
+def _answered(asking: Asking, situation: Situation, option: Option) -> Situation:
+    question = asking.question
+    taken = option == recommended(asking)
     if question.settle is not None:
         return question.settle(situation, option.value, taken)
     return situation.with_answer(question.key, option.value, taken=taken)

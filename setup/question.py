@@ -89,6 +89,11 @@ class Asking:
         )
 
     @property
+    def settled(self) -> bool:
+        """True when one answer is left and no other may be typed: nobody needs to be asked."""
+        return len(self.options) == 1 and self.question.read is None
+
+    @property
     def number(self) -> int:
         """Which question of this run it is, from 1."""
         return self.situation.questions_put + 1
@@ -103,8 +108,7 @@ class Asking:
 def put(question: Question, situation: Situation) -> Asking | None:
     """The question as it is asked now; `None` when there is nothing to ask.
 
-    Nothing to ask: it is answered, the engine lacks what it is about, it does not apply, or only
-    one answer is left and nothing may be typed.
+    Nothing to ask: it is answered, the engine lacks what it is about, or it does not apply.
     """
     has = situation.capabilities.has
     if getattr(situation.answers, question.key) is not None:
@@ -116,6 +120,4 @@ def put(question: Question, situation: Situation) -> Asking | None:
     menu = question.menu(situation)
     best = menu.options[menu.recommended]
     options = tuple(option for option in menu.options if not option.needs or has(option.needs))
-    if len(options) < 2 and question.read is None:
-        return None
     return Asking(question, situation, question.why(situation), options, options.index(best))

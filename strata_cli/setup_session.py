@@ -48,6 +48,8 @@ class Draft:
     document: Mapping[str, Any]
     changes: tuple[str, ...]
     is_new: bool
+    can_start: bool
+    """The model is on this disk, or will be downloaded before the config is written."""
     found: Recommendation
 
 
@@ -162,6 +164,7 @@ def draft(situation: Situation) -> Draft:
         document=document,
         changes=config_diff(old, merged.config),
         is_new=not path.exists(),
+        can_start=subject.path is not None or bool(situation.answers.download),
         found=found,
     )
 
@@ -264,5 +267,6 @@ def write(drafted: Draft, console: Console) -> int:
     name = drafted.path.name
     console.result(name)
     state = "written" if changed else "already as it should be"
-    console.note(f"{name}: {state}; start it with: strata run {name}")
+    next_step = f"start it with: strata run {name}" if drafted.can_start else "get the model first"
+    console.note(f"{name}: {state}; {next_step}")
     return 0

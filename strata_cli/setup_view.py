@@ -73,6 +73,7 @@ def _show_card(card: CardPlan, console: Console) -> None:
 
 def show_changes(name: str, changes: Sequence[str], *, is_new: bool, console: Console) -> None:
     """The lines of a new config, or what changes in the one that is there."""
+    console.note("")
     if not changes:
         console.note(f"{name}: nothing changes")
         return

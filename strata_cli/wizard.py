@@ -45,7 +45,7 @@ class Wizard:
                 try:
                     option = asking.choose(text)
                 except ConfigError as error:
-                    self._say(f"{error.message}. {error.hint.capitalize()}.".replace("..", "."))
+                    self._say(f"{error.message}: {error.hint}" if error.hint else error.message)
                 else:
                     if early:
                         self._say(f"Typed before this question stood here: {text}.")

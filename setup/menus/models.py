@@ -134,9 +134,9 @@ def keep(s: Situation) -> Menu:
     all sizes of a family need the same memory, so another model is what helps.
     """
     options = (
-        Option("size", "choose another size"),
-        Option("model", "choose another model"),
-        Option("keep", "keep it"),
+        Option("size", "choose another size", words=("size",)),
+        Option("model", "choose another model", words=("model",)),
+        Option("keep", "keep it", words=("keep",)),
     )
     if not s.backends:
         return Menu(options, 1)
