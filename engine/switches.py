@@ -17,6 +17,9 @@ Kind = Literal["flag", "whole", "number", "text"]
 Effect = Literal["acting", "built in", "not in this version"]
 Value = bool | int | float | str
 
+API_KEY_VARIABLE = "STRATA_API_KEY"
+"""What clients of the server must send; no switch of the engine."""
+
 _PREFIX = "STRATA_"
 _ALLOWED: dict[Kind, str] = {
     "flag": "0 or 1",

@@ -46,7 +46,26 @@ def read_config(path: Path) -> ConfigFile:
         *check_sampling(known.get("sampling", {}), str(path)),
         *(note for note in notes if note is not None),
     )
-    return ConfigFile(path, known, _run(path, known), warnings)
+    return ConfigFile(path, known, run_of(known, path.parent, str(path)), warnings)
+
+
+def run_of(values: Mapping[str, Any], folder: Path, where: str) -> RunConfig:
+    """What the keys of a config ask of the engine; `where` names it in errors.
+
+    The flags in `args` win over the keys `model`, `backend` and `parallel`.
+    """
+    try:
+        args = parse_engine_args(values.get("args", []), f"{where}: args:")
+    except ConfigError as error:
+        hint = error.hint or "mend args; docs/cli.md lists the engine flags"
+        raise ConfigError(error.message, hint) from None
+    keys = RunConfig(
+        model=_placed(folder, values.get("model")),
+        slots=values.get("parallel"),
+        device=values.get("backend") if values.get("backend") != "hip" else "cuda",
+    )
+    placed = RunConfig(model=_placed(folder, args.model), mtp=_placed(folder, args.mtp))
+    return placed.over(args).over(keys)
 
 
 def check_value(key: ConfigKey, value: Any, where: str) -> None:
@@ -85,24 +104,13 @@ def _hint(key: ConfigKey, value: Any) -> str:
         return f"write {value} without quotes"
     if value in ("true", "false") and key.check(value == "true"):
         return f"write {value} without quotes"
+    if isinstance(value, str) and re.search(r"[\x00-\x1f]", value) and not key.secret:
+        return "a backslash is written twice in JSON; / works in paths, too"
     if key.name == "api_key":
         return "remove api_key to serve without a key"
     if key.name == "env" and isinstance(value, dict):
         return 'values stand in quotes, as in "STRATA_TRACE": "1"'
     return f"write {key.allowed}, or remove {key.name}"
-
-
-def _run(path: Path, values: Mapping[str, Any]) -> RunConfig:
-    """The flags in `args` win over the keys `model`, `backend` and `parallel`."""
-    args = parse_engine_args(values.get("args", []), f"{path}: args:")
-    folder = path.parent
-    keys = RunConfig(
-        model=_placed(folder, values.get("model")),
-        slots=values.get("parallel"),
-        device=values.get("backend") if values.get("backend") != "hip" else "cuda",
-    )
-    placed = RunConfig(model=_placed(folder, args.model), mtp=_placed(folder, args.mtp))
-    return placed.over(args).over(keys)
 
 
 def _placed(folder: Path, said: str | Path | None) -> Path | None:

@@ -28,13 +28,15 @@ class ConfigKey:
     secret: bool = False
     """Never printed."""
 
+    def has_effect(self, capabilities: Capabilities = THIS_VERSION) -> bool:
+        """Whether this version acts on the key."""
+        return any(map(capabilities.has, self.needs)) if self.needs else self.acts
+
     def note(self, value: Any, capabilities: Capabilities = THIS_VERSION) -> str | None:
         """Says that the value has no effect, where that is so."""
-        acts = any(map(capabilities.has, self.needs)) if self.needs else self.acts
-        asks = value != self.off
-        return (
-            f"config key {self.name} has no effect in this version" if asks and not acts else None
-        )
+        if value == self.off or self.has_effect(capabilities):
+            return None
+        return f"config key {self.name} has no effect in this version"
 
 
 _TRUE = "true or false"
@@ -64,6 +66,7 @@ _OWNED: tuple[ConfigKey, ...] = (
         is_.split,
         "How layers are spread over cards.",
         owned=True,
+        needs=("layer_split",),
     ),
     ConfigKey("args", _LIST, is_.arguments, "Engine flags (below).", owned=True),
 )

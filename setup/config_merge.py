@@ -47,7 +47,7 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> Merge
     objects = {
         name: _inner(name, old[name], new.get(name), folder)
         for name in _OWN_ENTRIES
-        if isinstance(old.get(name), dict)
+        if name in old and KEYS_BY_NAME[name].check(old[name])
     }
     rest = {n: v for n, v in old.items() if n not in new and n not in lost and n not in objects}
     config = {**new, **rest, **{name: value for name, value in objects.items() if value}}

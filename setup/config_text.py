@@ -55,10 +55,11 @@ def read_text(path: Path) -> str:
     data = _read_bytes(path)
     if data.startswith(_UTF16) or b"\0" in data[:4]:
         raise ConfigError(f"{path}: is UTF-16 text, not UTF-8", _SAVE)
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
+        before = data[: error.start].decode()
         line, column = place(before, len(before))
         where = f"{path}: line {line}, column {column}"
         raise ConfigError(

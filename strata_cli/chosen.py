@@ -1,4 +1,4 @@
-"""What a command runs: its flags over the config file over the defaults."""
+"""What a command runs: its config, its model, this machine, and the plan of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from engine.flags import flag_for, parse_engine_args
 
 if TYPE_CHECKING:
     from engine.resolve import Plan
+    from setup.config_file import ConfigFile
     from strata_cli.console import Console
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A plan, and the server's part of the config file."""
+    """A plan, and the server's part of the config."""
 
     plan: Plan
     server: Mapping[str, Any]
+    """The keys of the config file, with a profile's where nobody else says anything."""
     config_path: Path | None
 
 
@@ -45,29 +47,63 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     """Reads the config, the model's header and the machine, and resolves them."""
     from engine.model_info import read_model_info
     from engine.resolve import make_plan
-    from setup.config_file import read_config
+    from engine.switches import this_environment
     from setup.models import find_model
     from setup.probe import ThisMachine, probe
+    from strata_cli.precedence import layered
 
     here = Path.cwd()
+    file = _read(config, flags, here, console)
+    asked = flags if file is None else flags.over(file.run)
+    model = find_model(None if asked.model is None else str(asked.model), here)
+    info = read_model_info(model, asked.mtp)
+    hardware = probe(ThisMachine(here))
+    found = layered(flags, file, info, hardware, this_environment())
+    for note in found.notes:
+        console.note(note)
+    plan = make_plan(replace(found.run, model=model), info, hardware)
+    return Chosen(plan, found.values, None if file is None else file.path)
+
+
+def _read(config: Path | None, flags: RunConfig, here: Path, console: Console) -> ConfigFile | None:
+    """The config that is named, or the only one here; none beside a model that a flag names."""
+    from setup.config_file import read_config
+
     path = config if config or flags.model else only_config(here)
-    run, server = flags, {}
-    if path is not None:
-        file = read_config(path)
-        for warning in file.warnings:
-            console.warn(warning)
-        run, server = flags.over(file.run), dict(file.values)
-        console.detail(f"config: {path}")
-    run = replace(run, model=find_model(None if run.model is None else str(run.model), here))
-    assert run.model is not None
-    plan = make_plan(run, read_model_info(run.model), probe(ThisMachine(here)))
-    return Chosen(plan, server, path)
+    if path is None:
+        return None
+    _check_named(path)
+    file = read_config(path)
+    for warning in file.warnings:
+        console.warn(warning)
+    console.detail(f"config: {path}")
+    return file
+
+
+def _check_named(path: Path) -> None:
+    """Raises for the usual slips: a model in place of a config, a name that is not there."""
+    from setup.config_file import find_configs
+
+    if path.suffix == ".gguf":
+        raise ConfigError(f"{path}: is a model, not a config", f"strata run --model {path}")
+    there = [other.name for other in find_configs(path.parent)]
+    if not path.exists() and there:
+        folder = "here" if path.parent == Path() else f"in {path.parent}"
+        raise ConfigError(
+            f"{path}: cannot be read: it does not exist",
+            f"{folder} {'are' if len(there) > 1 else 'is'} {', '.join(there)}",
+        )
 
 
 def only_config(folder: Path) -> Path | None:
     """The config in `folder`, when there is just one; `ConfigError` when there are several."""
-    found = sorted(folder.glob("strata-*.json"))
+    from setup.config_file import find_configs
+
+    found = find_configs(folder)
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise ConfigError(f"there are several configs here: {names}", "name one of them")
+        raise ConfigError(
+            f"there are {len(found)} configs here: {names}",
+            f"name one of them, as in `strata run {found[0].name}`",
+        )
     return found[0] if found else None

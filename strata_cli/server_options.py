@@ -1,4 +1,8 @@
-"""The server's settings: flags over the config file over the defaults."""
+"""The server's settings: flags over the config file over the defaults.
+
+The API key may also stand in `STRATA_API_KEY`, which wins over the file, so that a service need not
+write it down.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from engine.errors import ConfigError
 from engine.flags import engine_args
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
-from engine.switches import this_environment
+from engine.switches import API_KEY_VARIABLE, this_environment
 from setup.models import model_tag
 from strata_cli.chosen import Chosen
 
@@ -39,16 +43,20 @@ def server_options(
     log: Path | None,
 ) -> ServerOptions:
     """Options of `engine.server.app.serve` for this plan; the engine is `python -m engine`."""
+    environment = this_environment()
     said = _from_file(chosen.server)
     said |= {k: v for k, v in (("host", host), ("port", port), ("log", log)) if v is not None}
-    if api_key is not None:
-        said["api_keys"] = (api_key,)
+    key = environment.get(API_KEY_VARIABLE) if api_key is None else api_key
+    if key is not None:
+        said["api_keys"] = (
+            _checked_key(key, "--api-key" if api_key is not None else API_KEY_VARIABLE),
+        )
     said.setdefault("model_name", model_tag(chosen.plan.config.model))
     if "log" in said and chosen.config_path is not None and log is None:
-        said["log"] = chosen.config_path.parent / said["log"]
+        said["log"] = chosen.config_path.parent / said["log"].expanduser()
     return ServerOptions(
         engine=(python, "-m", "engine", "--serve", *engine_args(chosen.plan.config)),
-        engine_env={**this_environment(), **chosen.server.get("env", {})},
+        engine_env={**environment, **chosen.server.get("env", {})},
         gguf=chosen.plan.config.model,
         decisions=tuple(asdict(decision) for decision in chosen.plan.decisions),
         **said,
@@ -62,13 +70,16 @@ def _from_file(server: Mapping[str, Any]) -> dict[str, Any]:
             value = server[name]
             said[name] = tuple(value) if isinstance(value, list) else value
     if "api_key" in server:
-        keys = server["api_key"]
-        said["api_keys"] = tuple(keys) if isinstance(keys, list) else (keys,)
+        said["api_keys"] = (server["api_key"],)
     if "log" in server:
         said["log"] = Path(server["log"])
     if "sampling" in server:
-        try:
-            said["sampling"] = msgspec.convert(server["sampling"], SamplingFields)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"sampling: {error}") from None
+        said["sampling"] = msgspec.convert(server["sampling"], SamplingFields)
     return said
+
+
+def _checked_key(key: str, name: str) -> str:
+    """An empty key would leave the server open to everybody without a word."""
+    if not all(part.strip() for part in key.split(",")):
+        raise ConfigError(f"{name} is empty", f"leave {name} out to serve without a key")
+    return key

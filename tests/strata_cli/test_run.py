@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-import engine
 from engine.config import RunConfig
-from engine.flags import parse_engine_args
 from strata_cli.chosen import choose, engine_flags
 from strata_cli.console import Console
-from strata_cli.server_options import server_options
 from tests.machines import SMALL_MODEL
 from tests.strata_cli.commands import strata
 
@@ -57,42 +53,6 @@ def test_a_model_flag_alone_needs_no_config(tmp_path: Path) -> None:
     chosen = choose(None, RunConfig(model=SMALL_MODEL), Console())
     assert chosen.config_path is None
     assert chosen.plan.config.slots == 4
-
-
-def test_what_the_server_is_told(tmp_path: Path) -> None:
-    path = _config(
-        tmp_path,
-        host="0.0.0.0",
-        port=1234,
-        api_key="secret",
-        aliases=["gpt"],
-        sampling={"temperature": 0.7},
-        env={"STRATA_X": "1"},
-        log="engine.log",
-        engine_silence_s=7,
-        parallel=2,
-    )
-    chosen = choose(path, RunConfig(), Console())
-    options = server_options(chosen, sys.executable, None, None, None, None)
-    assert (options.host, options.port, options.api_keys) == ("0.0.0.0", 1234, ("secret",))
-    assert (options.model_name, options.aliases) == ("q35moe-a-iq3s", ("gpt",))
-    assert options.sampling.temperature == 0.7
-    assert options.engine_env is not None
-    assert options.engine_env["STRATA_X"] == "1"
-    assert options.log == path.parent / "engine.log"
-    assert options.engine_silence_s == 7
-    assert options.engine[:4] == (sys.executable, "-m", "engine", "--serve")
-    assert parse_engine_args(options.engine[4:]).slots == 2
-    assert options.decisions[0]["setting"] == "model"
-    over = server_options(chosen, sys.executable, "127.0.0.1", 0, "other", Path("x.log"))
-    assert (over.host, over.port, over.api_keys) == ("127.0.0.1", 0, ("other",))
-    assert over.log == Path("x.log")
-
-
-def test_a_bad_sampling_key_is_named(tmp_path: Path) -> None:
-    chosen = choose(_config(tmp_path, sampling={"temperature": 9}), RunConfig(), Console())
-    with pytest.raises(engine.errors.ConfigError, match="sampling"):
-        server_options(chosen, sys.executable, None, None, None, None)
 
 
 def test_unknown_keys_of_the_file_are_warned_about(capsys: Capture, tmp_path: Path) -> None:
