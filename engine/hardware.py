@@ -13,7 +13,7 @@ from typing import Any
 from engine.control_groups import cpu_limit
 from engine.errors import ConfigError
 from engine.host_memory import counted_memory, host_memory
-from engine.system_files import read_system_file
+from engine.system_files import Reader, read_system_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +172,14 @@ def _typed(cls: type, data: object, where: str, skip: tuple[str, ...] = ()) -> d
     return values
 
 
-def local_hardware(folder: Path) -> Hardware:
-    """This machine's memory and cores, without its cards: enough to plan an engine on the CPU."""
+def local_hardware(folder: Path, read: Reader = read_system_file) -> Hardware:
+    """This machine's memory and cores, without its cards: enough to plan an engine on the CPU.
+
+    Models are kept in `folder`; `read` gives the texts of /proc and /sys.
+    """
     import psutil
 
-    memory = host_memory(read_system_file, counted_memory)
+    memory = host_memory(read, counted_memory)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
     physical = psutil.cpu_count(logical=False) or 1
     return Hardware(
@@ -191,7 +194,7 @@ def local_hardware(folder: Path) -> Hardware:
             avx2=False,
             avx512=False,
         ),
-        cpu_limit=cpu_limit(read_system_file, usable or os.cpu_count() or 1),
+        cpu_limit=cpu_limit(read, usable or os.cpu_count() or 1),
         disk_free_bytes=shutil.disk_usage(folder).free,
         os=platform.system().lower(),
         wsl=False,

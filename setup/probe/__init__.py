@@ -14,6 +14,7 @@ from setup.probe.amd import amd_gpus
 from setup.probe.machine import Machine, ThisMachine
 from setup.probe.notes import Notes
 from setup.probe.nvidia import nvidia_gpus
+from setup.probe.pci import tell_intel_cards
 from setup.probe.processor import processor, usable_processors
 
 __all__ = ["Machine", "ThisMachine", "probe"]
@@ -54,6 +55,7 @@ def _gpus(machine: Machine, memory: HostMemory, notes: Notes) -> tuple[Gpu, ...]
     none: tuple[Gpu, ...] = ()
     nvidia = notes.guard("NVIDIA cards", lambda: nvidia_gpus(machine, memory, notes), none)
     amd = notes.guard("AMD cards", lambda: amd_gpus(machine, memory, notes), none)
+    notes.guard("Intel cards", lambda: tell_intel_cards(machine, notes), None)
     return _distinct(nvidia + amd, notes)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from engine.system_files import whole
 from setup.probe.machine import Machine
+from setup.probe.notes import Notes
 
-NVIDIA, AMD = 0x10DE, 0x1002
+NVIDIA, AMD, INTEL = 0x10DE, 0x1002, 0x8086
 
 _DEVICES = "/sys/bus/pci/devices"
 _BUS_ID = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
@@ -36,6 +37,15 @@ def display_devices(machine: Machine, vendor: int) -> tuple[PciDevice, ...]:
             if kind in (0x03, 0x12):
                 found.append(PciDevice(name, vendor, _hexadecimal(machine, name, "device")))
     return tuple(sorted(found, key=lambda device: bus_order(device.bus_id)))
+
+
+def tell_intel_cards(machine: Machine, notes: Notes) -> None:
+    """Says of Intel's cards that they are not listed. Its GPUs in processors are on bus 00."""
+    for device in display_devices(machine, INTEL):
+        if bus_order(device.bus_id)[1] > 0:
+            notes.add(
+                f"Intel card {device.device:04x} at {device.bus_id}: this version does not use it"
+            )
 
 
 def bus_id(text: str) -> str:

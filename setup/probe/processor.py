@@ -127,7 +127,10 @@ def _sockets(machine: Machine, info: str) -> int:
 def _kinds(machine: Machine, cores: tuple[_Core, ...]) -> tuple[int, int]:
     """Fast and slow cores among `cores`; (0, 0) when all are alike."""
     fast = number_list(machine.read("/sys/devices/cpu_core/cpus"))
-    slow = number_list(machine.read("/sys/devices/cpu_atom/cpus"))
+    # The slowest cores of some Intel processors have a list of their own.
+    slow = number_list(machine.read("/sys/devices/cpu_atom/cpus")) | number_list(
+        machine.read("/sys/devices/cpu_lowpower/cpus")
+    )
     if not (fast and slow):
         fast, slow = _by_capacity(machine, cores)
     counts = [sum(bool(core.processors & kind) for core in cores) for kind in (fast, slow)]

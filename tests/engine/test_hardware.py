@@ -70,6 +70,20 @@ def test_bad_recordings_are_named(path: tuple[str | int, ...], value: object, pa
     assert part in caught.value.message
 
 
+def test_planning_respects_what_a_container_may_use(tmp_path: Path) -> None:
+    files = {
+        "/proc/meminfo": "MemTotal: 65345612 kB\nMemAvailable: 51234560 kB\nSwapTotal: 9 kB\n",
+        "/sys/fs/cgroup/memory.max": f"{16 << 30}\n",
+        "/sys/fs/cgroup/memory.current": f"{2 << 30}\n",
+        "/sys/fs/cgroup/cpu.max": "50000 100000\n",
+    }
+    here = local_hardware(tmp_path, lambda path: files.get(path, ""))
+    assert (here.ram_bytes, here.memory_limit_bytes) == (16 << 30, 16 << 30)
+    # 16 GiB less the 2 in use.
+    assert (here.ram_available_bytes, here.swap_bytes) == (14 << 30, 9 << 10)
+    assert here.cpu_limit == 0.5
+
+
 def test_this_machine_can_plan(tmp_path: Path) -> None:
     here = local_hardware(tmp_path)
     assert here.cpu.cores >= 1

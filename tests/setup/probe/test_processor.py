@@ -122,6 +122,15 @@ def test_fast_and_slow_cores(usable: range, expected: tuple[int, int]) -> None:
     assert (found.performance_cores, found.efficiency_cores) == expected
 
 
+def test_cores_of_least_power_are_slow() -> None:
+    lists = LISTS | {
+        "/sys/devices/cpu_atom/cpus": "16-29\n",
+        "/sys/devices/cpu_lowpower/cpus": "30-31\n",
+    }
+    found = processor(Recorded(files=topology(P_AND_E) | lists, numbers=range(32)))
+    assert (found.performance_cores, found.efficiency_cores) == (8, 16)
+
+
 @pytest.mark.parametrize(
     ("capacities", "expected"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from setup.probe import system
+from setup.probe import probe, system
 from setup.probe.pci import AMD, NVIDIA, bus_id, bus_order, display_devices, has_screen, link
 from tests.setup.probe.recorded import Recorded, folder
 from tests.setup.probe.texts import pci_device
@@ -142,6 +142,12 @@ def test_display_devices() -> None:
     machine = Recorded(files=files)
     assert [d.bus_id for d in display_devices(machine, NVIDIA)] == ["0000:01:00.0", "0000:c1:00.0"]
     assert [d.device for d in display_devices(machine, AMD)] == [0x74A1]
+
+
+def test_a_card_of_intel_is_told_and_the_gpu_in_its_processor_is_not() -> None:
+    files = pci_device("0000:00:02.0", 0x8086, 0xA788) | pci_device("0000:03:00.0", 0x8086, 0xE20B)
+    found = probe(Recorded(files=files))
+    assert found.notes == ("Intel card e20b at 0000:03:00.0: this version does not use it",)
 
 
 @pytest.mark.parametrize(
