@@ -14,7 +14,7 @@ os.environ.update(COLUMNS="100", TERMINAL_WIDTH="100", NO_COLOR="1")
 from marked_part import finish
 
 from engine.flags import ENGINE_FLAGS, LATER_FLAGS
-from setup.config_keys import CONFIG_KEYS
+from setup.config_keys import CONFIG_KEYS, ConfigKey
 from strata_cli.main import run_cli
 
 DOCUMENT = "docs/cli.md"
@@ -50,21 +50,28 @@ def commands() -> str:
 def keys() -> str:
     """The table of the config file."""
     rows = [
-        f"| `{key.name}` | {key.meaning} | {key.allowed} | {'setup' if key.owned else 'you'} |"
-        for key in CONFIG_KEYS
+        f"| `{key.name}` | {key.meaning} | {key.allowed} | {_whose(key)} |" for key in CONFIG_KEYS
     ]
     return "\n".join(
         [
             "## `strata-<model>.json`\n",
-            "JSON. Flags of a command win over the file, the file wins over the defaults. Setup",
-            "writes its own keys anew on every run and leaves yours alone; the old file stays as",
-            "`.bak`. A key that is not known is a warning, a value that cannot be used an error.",
-            "Paths count from the file's folder.\n",
+            "JSON. Flags of a command win over the file, an engine flag in `args` over a key;",
+            "then come the environment, a profile of the machine, and the defaults. Setup writes",
+            "its own keys anew on every run and leaves yours alone; the old file stays as `.bak`.",
+            "A key that is not known, or that this version makes nothing of, is a warning; a",
+            "value that cannot be used is an error. Paths count from the file's folder. A file",
+            "with an `api_key` can be read by its owner only; the key may stand in",
+            "`STRATA_API_KEY` instead, which wins over the file.\n",
             "| key | meaning | value | whose |",
             "|---|---|---|---|",
             *rows,
         ]
     )
+
+
+def _whose(key: ConfigKey) -> str:
+    whose = "setup" if key.owned else "you"
+    return whose if key.has_effect() else f"{whose}; no effect in this version"
 
 
 def flags() -> str:

@@ -309,7 +309,7 @@ def test_every_key_of_the_original_is_known_and_every_key_documented() -> None:
 
 def test_only_configs_are_found(tmp_path: Path) -> None:
     """Broken ones count: their fault should be told, not another model started."""
-    files = {
+    files: dict[str, str | bytes] = {
         "strata-a.json": '{"model": "a.gguf"}',
         "strata-b.json": '{"port": 1,}',
         "strata-c.json": '{"port": 1}'.encode("utf-16"),

@@ -216,10 +216,11 @@ _ENV = st.dictionaries(st.sampled_from(["A", "STRATA_RESIDENT_PIN"]), st.text(ma
 
 @st.composite
 def _config(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
-    config = draw(st.dictionaries(st.sampled_from(names), _JSON, max_size=5))
-    for name, values in (("args", _ARGS), ("env", _ENV)):
-        if name in names and draw(st.booleans()):
-            config[name] = draw(values)
+    config: dict[str, Any] = draw(st.dictionaries(st.sampled_from(names), _JSON, max_size=5))
+    if draw(st.booleans()):
+        config["args"] = draw(_ARGS)
+    if draw(st.booleans()):
+        config["env"] = draw(_ENV)
     return config
 
 

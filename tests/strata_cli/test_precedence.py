@@ -59,8 +59,8 @@ def _seen(found: Layered) -> dict[str, Any]:
     }
 
 
-FLAG = {"flags": "--slots 2 --kv f32 --max-context 8192 --layer-split 10,20,30 --prefill 64"}
-CONFIG = {
+FLAG: dict[str, Any] = {"flags": "--slots 2 --kv f32 --max-context 8192 --layer-split 10,20,30 --prefill 64"}
+CONFIG: dict[str, Any] = {
     "config": {
         "parallel": 3,
         "layer_split": "11,22,33",
@@ -68,7 +68,7 @@ CONFIG = {
         "env": {"STRATA_QSA_SLOTS": "0"},
     }
 }
-IN_ARGS = {
+IN_ARGS: dict[str, Any] = {
     "config": {
         **CONFIG["config"],
         "args": [*CONFIG["config"]["args"], "--batch", "5", "--layer-split=9,18,27"],
