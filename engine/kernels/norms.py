@@ -1,0 +1,85 @@
+"""RMS norms: one program a run of `width` values.
+
+Order: the mean square is the dot of `lanes.py`; then the lines of `engine/reference/norms.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from engine.kernels.lanes import add_in_order, tree
+
+# Values of a run that one warp should have; a longer run gets more warps.
+VALUES_A_WARP = 512
+
+
+@triton.jit
+def dot(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
+    """The ordered sum of A[i] * B[i] of two float32 vectors in memory, float32 [1].
+
+    A segment of 512 takes 16 steps of 32 lanes; all of the 2**LEVELS segments take a step together.
+    """
+    segment = tl.arange(0, 1 << LEVELS)[:, None] * 512
+    lane = tl.arange(0, 32)[None, :]
+    lanes = tl.zeros([1 << LEVELS, 32], tl.float32)
+    for step in tl.static_range(16 if K >= 512 else (K + 31) // 32):
+        at = segment + step * 32 + lane
+        a = tl.load(A + at, mask=at < K, other=0.0)
+        b = tl.load(B + at, mask=at < K, other=0.0)
+        lanes = lanes + a * b
+    parts = tl.reshape(tree(lanes, 1 << LEVELS), [1 << LEVELS, 1])
+    return add_in_order(tl.zeros([1], tl.float32), parts, 1, LEVELS)
+
+
+@triton.jit
+def rms_factor(X, K: tl.constexpr, LEVELS: tl.constexpr, eps):
+    """1 / sqrt(mean square + eps) of float32 [K] in memory, float32 [1]."""
+    mean = tl.div_rn(dot(X, X, K, LEVELS), tl.full([1], K, tl.float32))
+    return tl.div_rn(tl.full([1], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
+
+
+@triton.jit
+def rms_norm_kernel(
+    X, WEIGHT, OUT, eps, K: tl.constexpr, PERIOD: tl.constexpr, LEVELS: tl.constexpr,
+    B: tl.constexpr,
+):  # fmt: skip
+    """Grid (runs a row, rows). PERIOD: runs that the weight spans."""
+    run = tl.program_id(0)
+    start = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + run) * K
+    factor = rms_factor(X + start, K, LEVELS, eps)
+    for first in tl.static_range(0, K, B):
+        at = first + tl.arange(0, B)
+        live = at < K
+        x = tl.load(X + start + at, mask=live, other=0.0)
+        w = tl.load(WEIGHT + run % PERIOD * K + at, mask=live, other=0.0)
+        tl.store(OUT + start + at, (x * factor) * w, mask=live)
+
+
+def segment_levels(width: int) -> int:
+    """How often the segments of 512 of a dot must be halved until one is left."""
+    return ((width + 511) // 512 - 1).bit_length()
+
+
+def warps_for(width: int) -> int:
+    """Warps of a program that reads a run of `width` values."""
+    return min(4, 1 << (max(width // VALUES_A_WARP, 1).bit_length() - 1))
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, width: int, eps: float) -> torch.Tensor:
+    """x / rms(x) * weight over runs of `width`, float32 [R, G * width].
+
+    `weight` is float32 of [width] or [G * width].
+    """
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    rows = x.shape[0]
+    runs = x.numel() // (rows * width) if rows else 0
+    if runs:
+        rms_norm_kernel[(runs, rows)](
+            x, weight, out, eps, K=width, PERIOD=weight.numel() // width,
+            LEVELS=segment_levels(width), B=min(triton.next_power_of_2(width), 1024),
+            num_warps=warps_for(width), enable_fp_fusion=False,
+        )  # fmt: skip
+    return out
