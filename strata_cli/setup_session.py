@@ -85,10 +85,10 @@ def _models(choice: Choice, folder: Path, console: Console) -> Models:
     from setup.models_on_disk import find_models
     from setup.subjects import Models
 
-    places = [folder / place for place in choice.models_dirs]
+    places = [folder / place.expanduser() for place in choice.models_dirs]
     if not places and (folder / DEFAULT_MODELS).is_dir():
         places = [folder / DEFAULT_MODELS]
-    found = find_models([*places, *sorted(folder.glob("*.gguf"))], console.warn)
+    found = find_models([*places, *sorted(folder.glob("*.gguf"))], console.note)
     for model in found:
         if not model.complete:
             console.note(f"note: {model.path} is left out: {model.state}")
@@ -98,7 +98,7 @@ def _models(choice: Choice, folder: Path, console: Console) -> Models:
 def _answers(choice: Choice, flags: Asked, models: Models, folder: Path) -> Answers:
     """Flags are answers; a size or a file that is named is meant."""
     from setup.answers import OWN, answers_of
-    from setup.catalogue import FAMILIES, find_row
+    from setup.catalogue import find_row
     from setup.models import find_model
 
     answers = replace(
@@ -108,9 +108,12 @@ def _answers(choice: Choice, flags: Asked, models: Models, folder: Path) -> Answ
         keep=None if choice.family is None else "keep",
         images="no" if choice.vision_off else flags.vision,
     )
+    families = models.families()
+    if choice.family not in (None, *families):
+        raise ConfigError(
+            f"--family: {choice.family!r} is not one", f"families are {', '.join(families)}"
+        )
     if choice.model is None:
-        if choice.family is not None and choice.family not in FAMILIES:
-            find_row("", choice.family)
         return answers
     if _is_path(choice.model, folder):
         if choice.family is not None:

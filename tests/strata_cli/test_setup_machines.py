@@ -1,0 +1,177 @@
+"""`strata setup` for recorded machines: what is kept as asked, what fits, and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.machines import SMALL_MODEL, machine
+from tests.setup.expected.case import MACHINES
+from tests.strata_cli.commands import strata
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+
+
+def recorded(name: str) -> list[str]:
+    """The flag for a recorded machine."""
+    return ["--probe", str(MACHINES / f"{name}.json")]
+
+
+DRY = ["--yes", "--json", "--dry-run"]
+
+
+def test_the_documented_command(capsys: Capture) -> None:
+    words = [*recorded("rtx5090-64gb"), "--model", "IQ3_S", "--context", "32768", *DRY]
+    ran = strata(capsys, "setup", *words)
+    assert ran.code == 0
+    # 31.8 - 5 = 26.8 GB for experts; 2 slots of 0.585 take 1.17, at most 0.2 * 26.8 = 5.4, and
+    # leave 25.7, at least 25.15; 3 leave 25.09.
+    assert ran.document["recommendation"] == {
+        "parallel": 2,
+        "layer_split": None,
+        "context": 32_768,
+        "kv": "int8",
+        "kv_resident": None,
+        "low_ram": None,
+        "profile": None,
+    }
+    assert strata(capsys, "setup", *words).out == ran.out
+
+
+def test_a_command_for_one_machine_writes_nothing_without_consent(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    words = [*recorded("rtx5090-64gb"), "--model", "IQ3_S", "--context", "32768", "--kv", "int8"]
+    ran = strata(capsys, "setup", *words, "--no-download")
+    assert ran.code == 1
+    assert "Write this?" in ran.err
+    assert list(tmp_path.iterdir()) == []
+    ran = strata(capsys, "setup", *words, "--no-download", "--yes")
+    assert (ran.code, ran.out) == (0, "strata-iq3_s.json\n")
+    assert "the model is not there yet: models/" in ran.err
+    assert "get the model first" in ran.err
+
+
+def test_flags_are_kept_and_told(capsys: Capture) -> None:
+    flags = [
+        *["--model", "Q2_0", "--gpus", "1,0", "--layer-split", "20", "--context", "65536"],
+        *["--kv", "q4_0", "--kv-streaming", "off", "--parallel", "3", "--low-ram", "resident"],
+        *["--vram-reserve-mib", "1500", "--draft-vocab", "en", "--vision", "gpu"],
+        *["--pool-workers", "7", "--instruct", "--no-browser", "--host", "::1", "--port", "1234"],
+        *["--api-key", "secret", "--backend", "cuda"],
+    ]
+    document = strata(capsys, "setup", *recorded("2x3090-32gb"), *flags, *DRY).document
+    recommendation = document["recommendation"]
+    assert recommendation["layer_split"] == "20"
+    assert recommendation["kv"] == "q4_0"
+    assert recommendation["kv_resident"] is None
+    assert recommendation["low_ram"] == "resident"
+    config = document["config"]
+    assert (config["host"], config["port"], config["api_key"]) == ("::1", 1234, "secret")
+    assert config["parallel"] == 3
+    assert config["open_browser"] is False
+    assert config["sampling"]["temperature"] == 0.7
+    # This version cannot do any of these: they are told, and not written.
+    told = "\n".join(document["notes"])
+    for what in ("layer split 20", "kv q4_0", "images by gpu", "--pool-workers 7", "vocabulary en"):
+        assert what in told
+    assert not {"layer_split", "gpu", "draft_vocab"} & set(config)
+    assert "--vision" not in config["args"]
+
+
+@pytest.mark.parametrize(
+    ("words", "gpus"),
+    [([], [0, 1]), (["--gpu", "1"], [1]), (["--gpu", "0,1"], [0, 1]), (["--gpus", "all"], [0, 1])],
+)
+def test_cards_by_flag(capsys: Capture, words: list[str], gpus: list[int]) -> None:
+    ran = strata(capsys, "setup", *recorded("2x3090-32gb"), "--model", "Q2_0", *words, *DRY)
+    assert all(f"GPU {gpu} " in ran.document["reasons"][0] for gpu in gpus)
+    assert (ran.document["recommendation"]["layer_split"] is None) is (len(gpus) == 1)
+
+
+def test_a_family_alone_takes_its_recommended_size(capsys: Capture) -> None:
+    words = [*recorded("rtx5090-64gb"), "--family", "swift", *DRY]
+    document = strata(capsys, "setup", *words).document
+    # 62 GiB or so reach the line of 60.
+    assert document["path"] == "strata-swift-iq3_xxs.json"
+
+
+def test_check_lists_what_fits(capsys: Capture) -> None:
+    ran = strata(capsys, "setup", *recorded("rtx5090-64gb"), "--check", "--json")
+    assert ran.code == 0
+    verdicts = {one["model"]: one["verdict"] for one in ran.document["models"]}
+    # 62.7 GiB: the lines are 62 and 60.
+    assert verdicts["IQ3_S"] == "fits"
+    assert verdicts["IQ3_XXS"] == "fits"
+    row = next(one for one in ran.document["models"] if one["model"] == "IQ3_S")
+    assert row["this_version"]["fits"] is False
+    table = strata(capsys, "setup", *recorded("rtx5090-64gb"), "--check").out
+    assert "IQ3_S" in table
+    assert len(table.splitlines()) == 1 + len(ran.document["models"])
+
+
+def test_check_fails_when_nothing_fits(capsys: Capture, tmp_path: Path) -> None:
+    small = {**machine(free_gb=3.0).to_json(), "ram_bytes": 4 * 2**30}
+    (tmp_path / "small.json").write_text(json.dumps(small))
+    words = ["setup", "--probe", "small.json", "--check"]
+    ran = strata(capsys, *words)
+    assert ran.code == 1
+    assert "nothing fits" in ran.out
+    assert strata(capsys, *words, "--json").document["fits"] is False
+
+
+@pytest.mark.parametrize(("size", "code"), [("IQ1_M", 0), ("IQ3_S", 1)])
+def test_check_of_one_size(capsys: Capture, size: str, code: int) -> None:
+    # 31.9 GiB, 16 GiB: IQ1_M 31.9 - 6 + 11 = 36.9 of 23.4; IQ3_S 36.9 of 50.3.
+    ran = strata(capsys, "setup", *recorded("rtx4080-32gb"), "--model", size, "--check", "--json")
+    assert ran.code == code
+    assert [one["model"] for one in ran.document["models"]] == [size]
+
+
+def test_check_of_a_file_is_this_versions_memory(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "small.json").write_text(json.dumps(machine(free_gb=0.5).to_json()))
+    words = ["setup", "--probe", "small.json", "--model", str(SMALL_MODEL), "--check"]
+    ran = strata(capsys, *words)
+    assert ran.code == 1
+    assert ran.out.endswith("does not fit\n")
+    assert strata(capsys, *words, "--json").document["fits"] is False
+
+
+def test_fit_says_the_largest_context_and_most_slots(capsys: Capture) -> None:
+    words = ["setup", *recorded("rtx4090-32gb"), "--model", "Q2_0", "--fit"]
+    found = strata(capsys, *words, "--json").document["fit"]
+    assert found[0]["where"] == "this version's engine"
+    # 32 GB of memory, and the weights alone take more.
+    assert (found[0]["context"], found[0]["slots"]) == (0, 0)
+    assert found[1]["context"] > 0
+    ran = strata(capsys, *words)
+    assert ran.code == 0
+    assert "largest context" in ran.out
+    file = strata(capsys, "setup", "--model", str(SMALL_MODEL), "--fit", "--json").document["fit"]
+    assert file[0]["context"] == 4096
+    assert file[0]["slots"] > 1
+
+
+def test_explain_has_a_table_for_each_card(capsys: Capture) -> None:
+    words = [*recorded("2x3090-32gb"), "--model", "Q2_0", "--explain", "--yes", "--dry-run"]
+    err = strata(capsys, "setup", *words).err
+    assert err.count("by the rules") == 2
+    for what in (
+        "dense weights",
+        "experts, ",
+        "keys and values",
+        "draft layer",
+        "buffers",
+        "reserve",
+        "free",
+    ):
+        assert err.count(what) >= 2
+    assert "because: low memory, resident" in err
