@@ -1,0 +1,1 @@
+"""The operators of `engine/reference` as Triton kernels, bit for bit."""
