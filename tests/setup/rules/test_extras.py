@@ -35,7 +35,9 @@ def test_slow_cards(cards: list[float], told: bool) -> None:
         assert "less than 12 GB" in warning
 
 
-@pytest.mark.parametrize(("cards", "told"), [([7.49], True), ([7.5], False), ([], False)])
+@pytest.mark.parametrize(
+    ("cards", "told"), [([7.49], True), ([7.5], False), ([24, 6], True), ([], False)]
+)
 def test_very_small_cards(cards: list[float], told: bool) -> None:
     tip = small_card_tip(cards)
     assert (tip is not None) == told
