@@ -84,10 +84,10 @@ def _check_named(path: Path) -> None:
     """Raises for the usual slips: a model in place of a config, a name that is not there."""
     from setup.config_file import find_configs
 
-    if path.suffix == ".gguf":
+    if path.suffix.lower() == ".gguf":
         raise ConfigError(f"{path}: is a model, not a config", f"strata run --model {path}")
-    there = [other.name for other in find_configs(path.parent)]
-    if not path.exists() and there:
+    there = [] if path.exists() else [other.name for other in find_configs(path.parent)]
+    if there:
         folder = "here" if path.parent == Path() else f"in {path.parent}"
         raise ConfigError(
             f"{path}: cannot be read: it does not exist",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.capabilities import THIS_VERSION, Capabilities
 from engine.config import RunConfig
@@ -15,7 +15,9 @@ from engine.layer_split import parse_layer_split
 from engine.model_info import ModelInfo
 from engine.switches import read_switches
 from setup.config_file import ConfigFile, run_of
-from setup.profiles import ProfileFill, fill_for, filled
+
+if TYPE_CHECKING:
+    from setup.profiles import ProfileFill
 
 _SPLIT = "--layer-split"
 
@@ -47,6 +49,8 @@ def layered(
     fill = _fill(flags, values, info, hardware, environment, capabilities)
     notes = () if fill is None else (*((fill.text,) if fill.text else ()), *fill.left)
     if fill is not None:
+        from setup.profiles import filled
+
         values = filled(values, fill)
     read_switches({**environment, **values.get("env", {})})
     folder = Path() if file is None else file.path.parent
@@ -77,18 +81,23 @@ def _fill(
     capabilities: Capabilities,
 ) -> ProfileFill | None:
     """What the profile of the model's cards fills in; `None` when there is none."""
-    cards = _cards(flags.device or values.get("backend"), values.get("gpu"), hardware)
+    cards = _cards(flags.device, values, hardware)
     if not cards:
         return None
     from setup.catalogue_info import row_of
+    from setup.profiles import fill_for
 
     asked = said_by(flags)
     return fill_for(cards, row_of(info).key, values, environment, asked, capabilities)
 
 
-def _cards(backend: str | None, gpu: Any, hardware: Hardware) -> tuple[Gpu, ...]:
-    """The cards that the config names, in its order; all of the backend where it names none."""
-    if backend == "cpu":
+def _cards(device: str | None, values: Mapping[str, Any], hardware: Hardware) -> tuple[Gpu, ...]:
+    """The cards that the config names, in its order; all of its backend where it names none.
+
+    None when the model runs on the CPU, or on the one card that a flag picks.
+    """
+    backend, gpu = values.get("backend"), values.get("gpu")
+    if (device or backend) == "cpu" or ":" in (device or ""):
         return ()
     vendor = {"cuda": "nvidia", "hip": "amd"}.get(backend or "")
     cards = [card for card in hardware.gpus if vendor in (None, card.vendor)]

@@ -59,7 +59,9 @@ def _seen(found: Layered) -> dict[str, Any]:
     }
 
 
-FLAG: dict[str, Any] = {"flags": "--slots 2 --kv f32 --max-context 8192 --layer-split 10,20,30 --prefill 64"}
+FLAG: dict[str, Any] = {
+    "flags": "--slots 2 --kv f32 --max-context 8192 --layer-split 10,20,30 --prefill 64"
+}
 CONFIG: dict[str, Any] = {
     "config": {
         "parallel": 3,
@@ -165,6 +167,12 @@ def test_without_a_config_the_machine_alone_decides() -> None:
     assert found.values["parallel"] == found.run.slots == 32
     assert layered(RunConfig(device="cpu"), None, INFO, MACHINE, {}, EVERYTHING).values == {}
     assert layered(RunConfig(), None, INFO, machine(), {}, EVERYTHING).values == {}
+
+
+@pytest.mark.parametrize(("device", "used"), [("cpu", False), ("cuda:0", False), ("auto", True)])
+def test_a_flag_may_take_the_model_off_the_cards(tmp_path: Path, device: str, used: bool) -> None:
+    found = _layered(tmp_path, flags=f"--device {device}", profile=True)
+    assert (_seen(found)["parallel"] == 32) == used
 
 
 @pytest.mark.parametrize(
