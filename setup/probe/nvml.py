@@ -129,7 +129,8 @@ def _gpu(
         vram_free_bytes=own.free,
         driver=driver,
         integrated=own.unified,
-        display=bool(device.number("GetDisplayActive") or device.number("GetDisplayMode")),
+        # Not GetDisplayMode: it says "enabled" for an H200, which has no connector.
+        display=bool(device.number("GetDisplayActive")),
         compute_mode=_compute_mode(device),
         link_generation=device.number("GetMaxPcieLinkGeneration"),
         link_width=device.number("GetMaxPcieLinkWidth"),

@@ -136,7 +136,7 @@ _ANSWERS: dict[str, Any] = {
     "GetNumGpuCores": lambda card: card.cores,
     "GetMaxClockInfo": lambda card, kind: card.clock if kind == pynvml.NVML_CLOCK_SM else 1,
     "GetDisplayActive": lambda card: int(card.display),
-    "GetDisplayMode": lambda card: int(card.display),
+    "GetDisplayMode": lambda card: 1,
     "GetComputeMode": lambda card: 0,
     "GetMaxPcieLinkGeneration": lambda card: card.link[0],
     "GetMaxPcieLinkWidth": lambda card: card.link[1],

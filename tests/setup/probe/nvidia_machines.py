@@ -90,7 +90,7 @@ def wsl2() -> Recorded:
                     free=22900 * MIB,
                     capability=(8, 9),
                     link=(4, 16),
-                    fails={"GetDisplayMode": error(NOT_SUPPORTED)},
+                    fails={"GetDisplayActive": error(NOT_SUPPORTED)},
                 ),
                 driver="581.15",
             )
