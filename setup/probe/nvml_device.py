@@ -53,8 +53,9 @@ class NvmlDevice:
 
 def count(value: object) -> int:
     """A number from 0 below 2^63; 0 for anything else."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-    return value if known and isinstance(value, int) else 0
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 <= value < 1 << 63 else 0
 
 
 def words(value: object) -> str:

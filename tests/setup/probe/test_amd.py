@@ -176,6 +176,12 @@ def test_numbers_are_the_order_of_the_nodes_and_not_of_the_bus() -> None:
     assert probed(ModuleNotFoundError(), more).gpus[2].pci_bus_id == "0000:02:00.0"
 
 
+@pytest.mark.parametrize("place", ["0000:ff:1f.7", "0001:03:00.0", "0000:00:01.2"])
+def test_places_on_the_bus(place: str) -> None:
+    files = amd_card(1, place, 110000, 0x744C, 128, 24 * GIB, GIB)
+    assert probed(ModuleNotFoundError(), files).gpus[0].pci_bus_id == place
+
+
 def test_an_unknown_device_is_named_by_its_numbers() -> None:
     files = amd_card(1, CARD_AT, 120001, 0x75FF, 128, 16 * GIB, GIB)
     assert probed(ModuleNotFoundError(), files).gpus[0].name == "AMD GPU gfx1201 (device 75ff)"

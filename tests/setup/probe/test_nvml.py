@@ -189,6 +189,30 @@ def test_a_card_on_the_bus_that_the_driver_does_not_have_is_told() -> None:
     assert probed(FakeNvml(FIRST), files=files | {"/.dockerenv": ""}).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (pynvml.NVML_COMPUTEMODE_DEFAULT, "Default"),
+        (pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD, "Exclusive_Thread"),
+        (pynvml.NVML_COMPUTEMODE_PROHIBITED, "Prohibited"),
+        (pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, "Exclusive_Process"),
+        (99, ""),
+        ("Default", ""),
+    ],
+)
+def test_compute_modes_have_nvidia_smi_s_words(answer: object, word: str) -> None:
+    card = replace(FIRST, answers={"GetComputeMode": answer})
+    assert probed(FakeNvml(card)).gpus[0].compute_mode == word
+
+
+@pytest.mark.parametrize(
+    ("answer", "cores"), [(6144, 6144), (0, 0), (-1, 0), (True, 0), (2**63, 0), ("6144", 0)]
+)
+def test_numbers_are_from_0_and_below_2_to_the_63(answer: object, cores: int) -> None:
+    card = replace(FIRST, answers={"GetNumGpuCores": answer})
+    assert probed(FakeNvml(card)).gpus[0].cores == cores
+
+
 def test_two_cards_with_one_identity_are_one() -> None:
     found = probed(FakeNvml(FIRST, replace(SECOND, uuid="GPU-a")))
     assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "NVIDIA RTX A")]
