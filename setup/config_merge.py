@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from setup.config_args import flag_name, flag_pairs
-from setup.config_keys import KEYS_BY_NAME
+from setup.config_keys import KEYS_BY_NAME, OWNED
 from setup.merge_notes import dropped_notes, kept_notes, replaced_notes
 
 _OWN_ENTRIES = {
@@ -41,8 +41,10 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> Merge
     What `new` says holds. Keys that setup owns and `new` does not have go. Every other key stays,
     `host`, `port`, `api_key` and `log` too, as do entries of `env` and `vision` that are not
     setup's own, and flags for files of learned routing. Other flags that stand in the old `args`
-    alone are dropped, by name and value. A second merge changes nothing.
+    alone are dropped, by name and value. A value that `run` would refuse goes, whoever says it. A
+    second merge changes nothing.
     """
+    new = {name: value for name, value in new.items() if _is_sound(name, value)}
     lost = [name for name, value in old.items() if name not in new and not _stays(name, value)]
     objects = {
         name: _inner(name, old[name], new.get(name), folder)
@@ -64,8 +66,12 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> Merge
 
 def _stays(name: str, value: Any) -> bool:
     """Whether a key that the new config does not have is kept: the user's, and of use."""
-    key = KEYS_BY_NAME.get(name)
-    return key is None or (not key.owned and key.check(value))
+    return name not in OWNED and _is_sound(name, value)
+
+
+def _is_sound(name: str, value: Any) -> bool:
+    """Whether `run` would take it. What setup takes over from an old config may not be."""
+    return name not in KEYS_BY_NAME or KEYS_BY_NAME[name].check(value)
 
 
 def _inner(

@@ -35,11 +35,8 @@ def kept_notes(
 
 def replaced_notes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """What has another value now."""
-    keys = [
-        f"{_said(name, value)} becomes {shown(name, new[name])}"
-        for name, value in old.items()
-        if name in new and new[name] != value and name != "args" and not isinstance(value, dict)
-    ]
+    changed = [name for name in old if name in new and new[name] != old[name] and name != "args"]
+    keys = [sentence for name in changed for sentence in _becomes(name, old[name], new[name])]
     flags = {flag_name(pair): pair for pair in flag_pairs(new)}
     pairs = [
         f"engine flag {' '.join(pair)} becomes {' '.join(flags[flag_name(pair)])}"
@@ -47,6 +44,17 @@ def replaced_notes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str,
         if flag_name(pair) in flags and flags[flag_name(pair)][1:] != pair[1:]
     ]
     return (*keys, *pairs)
+
+
+def _becomes(name: str, old: Any, new: Any) -> list[str]:
+    """One sentence, or one for each entry of an object that both have with other values."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [f"{_said(name, old)} becomes {shown(name, new)}"]
+    return [
+        f"{name}.{entry} {shown(entry, value)} becomes {shown(entry, new[entry])}"
+        for entry, value in old.items()
+        if entry in new and new[entry] != value
+    ]
 
 
 def dropped_notes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:

@@ -93,6 +93,22 @@ def test_everything_that_changes_is_told() -> None:
     assert "secret" not in str(merged.notes)
 
 
+def test_a_value_that_run_refuses_is_not_taken_over() -> None:
+    merged = merge({"port": "x"}, {**NEW, "port": "x"}, HERE)
+    assert merged.config == NEW
+    assert "port" in merged.dropped[0]
+
+
+def test_entries_that_change_are_told_one_by_one() -> None:
+    old = {"sampling": {"top_k": 20, "top_p": 1}, "env": {"HF_TOKEN": "a", "X": "1"}}
+    new = {**NEW, "sampling": {"top_k": 40, "top_p": 1}, "env": {"HF_TOKEN": "b", "X": "2"}}
+    assert merge(old, new, HERE).notes == (
+        "sampling.top_k 20 becomes 40",
+        "env.HF_TOKEN (not shown) becomes (not shown)",
+        'env.X "1" becomes "2"',
+    )
+
+
 def test_two_names_of_a_flag_are_one() -> None:
     old = {"args": ["--slots", "4"]}
     assert merge(old, {"args": ["--batch", "4"]}, HERE).notes == ()
