@@ -57,10 +57,14 @@ def _status(target: Path) -> os.stat_result | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{target}: is not a file, so it cannot be written", "name another one")
-    if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
+    if not status.st_mode & 0o222:
         raise ConfigError(
-            f"{target}: cannot be written: the file is read-only",
-            f"allow it: chmod u+w {target}",
+            f"{target}: cannot be written: the file is read-only", f"allow it: chmod u+w {target}"
+        )
+    if not os.access(target, os.W_OK):
+        raise ConfigError(
+            f"{target}: cannot be written: it belongs to another user",
+            "start as its owner, or in another folder",
         )
     return status
 

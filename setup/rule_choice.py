@@ -9,7 +9,7 @@ from typing import Any
 from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from setup.asked import Asked
-from setup.catalogue import ModelRow
+from setup.catalogue import ModelRow, catalogue
 from setup.config_keys import OWNED
 from setup.profiles import Profile, ProfileFill, load_profiles, matching_profile, profile_fills
 from setup.rules.budget import budget_split, resident_budget_gib
@@ -18,6 +18,7 @@ from setup.rules.context import Rope, long_context_note, recommend_context, rope
 from setup.rules.groups import plan_groups
 from setup.rules.kv import kv_ram_gb, kv_streaming, recommend_kv
 from setup.rules.low_ram import LowRam, low_ram, paging_risk, slow_share
+from setup.rules.size import below_floor
 from setup.rules.slots import parallel_reason, recommend_parallel
 
 _GIB = 1 << 30
@@ -160,6 +161,7 @@ def _memory(case: Case, cards: tuple[Gpu, ...]) -> _Memory:
         slow_share(row, mode) if cards else None,
         paging_risk(row, ram, low),
         long_context_note(row, ram, context, mode.needed),
+        _floor(row, ram, owned),
     )
     return _Memory(
         context=context,
@@ -172,6 +174,12 @@ def _memory(case: Case, cards: tuple[Gpu, ...]) -> _Memory:
         reasons=tuple(reason for reason in reasons if reason),
         warnings=tuple(warning for warning in warnings if warning),
     )
+
+
+def _floor(row: ModelRow, ram: float, cards: tuple[float, ...]) -> str | None:
+    """What a machine risks on which no size of the model's family fits."""
+    family = [other for other in catalogue() if other.family == row.family]
+    return below_floor(family, ram, cards) if family else None
 
 
 def _context(case: Case, sizes: tuple[float, ...], low: bool) -> tuple[int, str]:

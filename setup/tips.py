@@ -18,6 +18,7 @@ from setup.rules.extras import (
     prefill_tip,
     slow_card_warning,
     small_card_tip,
+    vision_reserve_tip,
 )
 from setup.rules.groups import groups_tip
 from setup.rules.slots import parallel_messages, slot_gb
@@ -41,16 +42,17 @@ def tips(
     always: tuple[str | None, ...] = (
         *hardware.notes,
         *(_too_small(card) for card in cards if not card.fits),
-        slow_card_warning(sizes),
     )
     with_feature: tuple[tuple[str, str | None], ...] = (
         ("cuda", page_file_warning(hardware)),
+        (backend, slow_card_warning(sizes)),
+        ("vision", vision_reserve_tip(sizes) if asked.vision else None),
         ("draft_vocab", small_card_tip(sizes)),
         ("vram_reserve", display_tip(choice.cards)),
         ("vram_reserve", amd_desktop_tip(choice.cards, hardware.os, hardware.desktop)),
         ("draft_vocab", draft_vocab_tip(sizes, asked.draft_vocab)),
         ("conversation_cache", conversation_cache_tip(row, hardware.ram_gib)),
-        (backend, prefill_tip(hardware.ram_gib, None) if sizes else None),
+        (backend, prefill_tip(hardware.ram_gib) if sizes else None),
         ("workers", socket_tip(hardware.cpu)),
         ("batch_groups", _groups_tip(choice, asked, cards)),
     )
@@ -62,12 +64,12 @@ def tips(
     return tuple(sentence for sentence in found if sentence)
 
 
-def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
+def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked, most: int | None) -> tuple[str, ...]:
     filled = choice.fill is not None and "parallel" in choice.fill.config
     if not choice.cards or filled:
         return ()
     slot = slot_gb(row, choice.context, choice.kv, choice.streaming)
-    return parallel_messages(asked.parallel, choice.parallel, slot, None)
+    return parallel_messages(asked.parallel, choice.parallel, slot)
 
 
 def _groups_tip(choice: RuleChoice, asked: Asked, cards: tuple[CardPlan, ...]) -> str | None:

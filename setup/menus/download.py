@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from setup.disk_space import RESERVE_BYTES, decimal_size
-from setup.download import plan_download
 from setup.question import Menu, Option
 from setup.situation import Situation
 
@@ -15,6 +14,9 @@ def may_download(s: Situation) -> bool:
 
 def why_download(s: Situation) -> str:
     """How much is left to download, where to, and how much room is there."""
+    # The client of downloads is slow to import, and most runs ask no such question.
+    from setup.download import plan_download
+
     left, free = plan_download(s.row, s.models_folder), s.hardware.disk_free_bytes
     return (
         f"{decimal_size(left)} to {s.models_folder}, where {decimal_size(free)} are free and "

@@ -17,7 +17,6 @@ PAGE_FILE_GIB: Final = 4.0
 PLE_SPARE_GIB: Final = 4.0
 LONG_PREFILL: Final = "auto:32768"
 LONG_PREFILL_GIB: Final = 96.0
-LONG_PREFILL_RISK_GIB: Final = 64.0
 VISION_RESERVE_MIB: Final = 700
 VISION_SMALL_CARD_GIB: Final = 12.5
 VISION_SMALL_CARD_RESERVE_MIB: Final = 1000
@@ -69,18 +68,11 @@ def ple_io(row: ModelRow, ram_gib: float, rotational: bool) -> tuple[str | None,
     return "ram", f"ple-io ram: the disk turns, and RAM holds the n-gram table, {sums}"
 
 
-def prefill_tip(ram_gib: float, asked: str | None) -> str | None:
-    """When reading prompts in long pieces may help, and when it is a risk."""
-    if asked == LONG_PREFILL and ram_gib < LONG_PREFILL_RISK_GIB:
-        return (
-            f"--prefill {LONG_PREFILL} with {ram_gib:.1f} GiB of RAM (under "
-            f"{LONG_PREFILL_RISK_GIB:g}) may run out of memory"
-        )
-    if asked in (None, "auto") and ram_gib >= LONG_PREFILL_GIB:
-        return (
-            f"--prefill {LONG_PREFILL} may read long prompts faster with {ram_gib:.1f} GiB of RAM"
-        )
-    return None
+def prefill_tip(ram_gib: float) -> str | None:
+    """When reading prompts in long pieces may help."""
+    if ram_gib < LONG_PREFILL_GIB:
+        return None
+    return f"--prefill {LONG_PREFILL} may read long prompts faster with {ram_gib:.1f} GiB of RAM"
 
 
 def conversation_cache_tip(row: ModelRow, ram_gib: float) -> str | None:

@@ -71,13 +71,10 @@ def parallel_reason(
     )
 
 
-def parallel_messages(
-    asked: int | None, recommended: int, slot: float, most: int | None
-) -> tuple[str, ...]:
+def parallel_messages(asked: int | None, recommended: int, slot: float) -> tuple[str, ...]:
     """What setup says about `parallel`; the first line is the news, the others are warnings.
 
-    `slot` is decimal GB of one slot. `most` is how many slots the engine has memory for, None where
-    that is not known. `ConfigError` when `asked` is negative.
+    `slot` is decimal GB of one slot. `ConfigError` when `asked` is negative.
     """
     if asked is None:
         return (_unasked(recommended, slot),)
@@ -88,23 +85,21 @@ def parallel_messages(
     return (
         f"{asked} conversations at once, as asked: about {slot:.1f} GB each, "
         f"{asked * slot:.1f} GB together",
-        *_warnings(asked, recommended, most),
+        *_warnings(asked, recommended),
     )
 
 
 def _unasked(recommended: int, slot: float) -> str:
     if not recommended:
-        return f"requests stay one at a time: {COST}; see {GUIDE}"
+        return f"recommended is one request at a time: {COST}; see {GUIDE}"
     return (
         f"--parallel {recommended} serves {recommended} conversations at once, for about "
         f"{slot:.1f} GB of a card each. It is opt-in: nothing was written; see {GUIDE}"
     )
 
 
-def _warnings(asked: int, recommended: int, most: int | None) -> tuple[str, ...]:
+def _warnings(asked: int, recommended: int) -> tuple[str, ...]:
     lines = []
-    if most is not None and asked > most:
-        lines.append(f"memory has room for {most} of {asked} slots: the engine runs what fits")
     if not recommended:
         lines.append(f"recommended is one at a time: {COST}; {asked} is kept")
     elif asked > recommended:
