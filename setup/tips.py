@@ -64,7 +64,7 @@ def tips(
     return tuple(sentence for sentence in found if sentence)
 
 
-def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked, most: int | None) -> tuple[str, ...]:
+def _parallel(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
     filled = choice.fill is not None and "parallel" in choice.fill.config
     if not choice.cards or filled:
         return ()
