@@ -83,7 +83,7 @@ class OddNvml:
 
 
 @given(st.lists(st.tuples(st.booleans(), ODD, FAILURES), min_size=1, max_size=30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whatever_nvml_answers(answers: list[tuple[bool, Any, Exception]]) -> None:
     sound(probe(Recorded(modules={"pynvml": OddNvml(answers), "amdsmi": OddNvml(answers)})))
 
@@ -92,7 +92,7 @@ NVIDIA_MAKERS = (nvidia_machines.desktop, nvidia_machines.mig_h100, nvidia_machi
 
 
 @given(st.sampled_from(NVIDIA_MAKERS), st.dictionaries(st.sampled_from(EVERY_FUNCTION), FAILURES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whichever_nvml_function_raises(make: Any, fails: dict[str, Exception]) -> None:
     machine = make()
     whole = machine.modules["pynvml"]
@@ -121,7 +121,7 @@ MAKERS = (
 
 
 @given(st.sampled_from(MAKERS), st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_files_hold(make: Any, data: st.DataObject) -> None:
     machine = make()
     paths = data.draw(st.lists(st.sampled_from(sorted(machine.files)), max_size=8))
@@ -175,7 +175,7 @@ class OddMachine(Recorded):
         st.text(max_size=20),
     ),
 )
-@settings(max_examples=150, deadline=None)  # fmt: skip
+@settings(max_examples=80, deadline=None)  # fmt: skip
 def test_whatever_a_machine_says(texts: list[str], environment: dict[str, str]) -> None:
     machine = OddMachine(environment=environment)
     machine.texts = texts
