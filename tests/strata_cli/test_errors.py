@@ -35,7 +35,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (f"run --model {SMALL_MODEL} --slots -1", 1, "whole number from 0"),
         (f"run --model {SMALL_MODEL} --engine-args=--spek", 1, "did you mean --spec?"),
         (f"run --model {SMALL_MODEL} --prompt=", 1, "--prompt is empty"),
-        (f"setup --model {SMALL_MODEL}", 1, "--yes accepts what is recommended"),
+        (f"setup --model {SMALL_MODEL}", 1, "--yes takes every recommended answer"),
         ("setup --probe no.json --yes", 1, "no.json: cannot be read"),
         (f"bench decode --model {SMALL_MODEL} --streams 1,x", 1, "--streams: '1,x'"),
         (f"check-exactness --model {SMALL_MODEL} --suite x", 1, "'x' is not a suite"),
