@@ -67,7 +67,9 @@ def decode(
     console = Console(as_json, quiet, verbose)
     counts = _counts(streams)
     flags = engine_flags(model=model, slots=max(counts), kv=kv, spec=spec, engine_args=engine_args)
-    plan = choose(config, flags, console).plan
+    chosen = choose(config, flags, console)
+    chosen.check_room()
+    plan = chosen.plan
     fitting = [count for count in counts if count <= plan.config.slots]
     for count in counts:
         if count not in fitting:

@@ -26,6 +26,20 @@ class Chosen:
     server: Mapping[str, Any]
     """The keys of the config file, with a profile's where nobody else says anything."""
     config_path: Path | None
+    machine_bytes: int
+    """Memory of this machine with its swap."""
+
+    def check_room(self) -> None:
+        """Raises `ConfigError` for a model that this machine cannot hold, whatever else ends."""
+        needed, there = self.plan.memory.total_bytes, self.machine_bytes
+        if needed <= there:
+            return
+        raise ConfigError(
+            f"{self.plan.config.model.name} needs {needed / 1e9:.1f} GB of memory in this version, "
+            f"which computes on the CPU with the whole model in memory; this machine has "
+            f"{there / 1e9:.1f} GB",
+            "choose a smaller model: `strata setup --check` says what fits",
+        )
 
 
 def engine_flags(*, engine_args: str | None = None, **said: Any) -> RunConfig:
@@ -62,7 +76,8 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     for note in found.notes:
         console.note(note)
     plan = make_plan(replace(found.run, model=model), info, hardware)
-    return Chosen(plan, found.values, None if file is None else file.path)
+    path = None if file is None else file.path
+    return Chosen(plan, found.values, path, hardware.ram_bytes + hardware.swap_bytes)
 
 
 def _read(config: Path | None, flags: RunConfig, here: Path, console: Console) -> ConfigFile | None:

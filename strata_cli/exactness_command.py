@@ -64,7 +64,9 @@ def check_exactness(
     flags = engine_flags(
         model=model, slots=slots, max_context=context, kv=kv, engine_args=engine_args
     )
-    plan = choose(config, flags, console).plan
+    chosen = choose(config, flags, console)
+    chosen.check_room()
+    plan = chosen.plan
     console.note(f"{plan.config.model.name}, {plan.config.slots} slots")
     loaded = load_planned(plan.config, spec=max(8, plan.config.spec))
     pipeline, encode = loaded.pipeline, loaded.tokenizer.encode

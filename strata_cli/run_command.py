@@ -72,6 +72,7 @@ def run(
             console.document(plan_document(chosen.plan))
         show_plan(chosen.plan, console, result=True)
         return 0
+    chosen.check_room()
     if prompt is not None:
         from strata_cli.answer import answer_once
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,11 @@ def test_a_bad_switch_in_the_environment_stops_before_the_model_loads(
     ran = strata(capsys, "run", str(_config(tmp_path / "strata-x.json")), "--plan")
     assert ran.code == 1
     assert "STRATA_TRACE is 'yes', allowed is 0 or 1" in ran.err
+
+
+def test_a_model_that_the_machine_cannot_hold_is_refused_before_it_is_loaded() -> None:
+    chosen = choose(None, RunConfig(model=SMALL_MODEL), Console())
+    chosen.check_room()
+    with pytest.raises(ConfigError, match=r"needs \d\.\d GB .* this machine has 1\.0 GB") as caught:
+        replace(chosen, machine_bytes=10**9).check_room()
+    assert "setup --check" in caught.value.hint
