@@ -9,6 +9,7 @@ from engine.errors import ConfigError
 from strata_cli import setup_options as flag
 from strata_cli.console import Console
 from strata_cli.options import Context, Json, Kv, Quiet, Slots, Verbose
+from strata_cli.setup_calibration import refuse_calibration
 from strata_cli.setup_session import Choice
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def setup(
     check: flag.Check = False,
     explain: flag.Explain = False,
     fit: flag.FitFlag = False,
+    calibrate: flag.Calibrate = False,
     probe: flag.Probe = None,
     save_probe: flag.SaveProbe = None,
     as_json: Json = False,
@@ -97,7 +99,10 @@ def setup(
         yes=yes,
         dry_run=dry_run,
         explain=explain,
+        calibrate=calibrate,
     )
+    if calibrate:
+        refuse_calibration(recorded=probe is not None, dry_run=dry_run)
     hardware = _hardware(probe)
     if save_probe is not None:
         return _save_probe(save_probe, hardware, console)
@@ -166,10 +171,13 @@ def _fit(start: Situation, console: Console) -> int:
 def _set_up(start: Situation, choice: Choice, console: Console) -> int:
     from setup.interview import interview
     from strata_cli import setup_session as session
+    from strata_cli.setup_calibration import calibrate
 
     ask = session.who_answers(choice)
     try:
         situation = interview(start, ask)
+        if choice.calibrate:
+            calibrate(situation, console)
         drafted = session.draft(situation)
         session.show_draft(drafted, choice, console)
         if choice.dry_run:

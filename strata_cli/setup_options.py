@@ -114,6 +114,9 @@ Explain = Annotated[bool, typer.Option("--explain", help="Every reason, and memo
 FitFlag = Annotated[
     bool, typer.Option("--fit", help="Say the largest context and most slots, and stop.")
 ]
+Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="Measure settings here and keep what gains over 3%.")
+]
 Probe = Annotated[Path | None, typer.Option(metavar="FILE", help="Use a recorded machine.")]
 SaveProbe = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Record this machine and stop.")

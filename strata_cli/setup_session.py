@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ConfigError
 from engine.switches import this_environment
+from strata_cli.setup_calibration import calibrated
 
 if TYPE_CHECKING:
     from engine.hardware import Hardware
@@ -38,6 +39,7 @@ class Choice:
     yes: bool
     dry_run: bool
     explain: bool
+    calibrate: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +152,7 @@ def draft(situation: Situation) -> Draft:
     subject = situation.subject
     assert subject is not None
     path = _config_path(situation.folder, subject.row)
-    found = _calibrated(situation, situation.planned())
+    found = calibrated(situation)
     old = situation.old(subject.row)
     merged = merge(old, found.config, situation.folder)
     document = found.document()
@@ -180,17 +182,6 @@ def _old(path: Path) -> Mapping[str, Any]:
     from setup.config_text import read_json
 
     return read_json(path) if path.exists() else {}
-
-
-def _calibrated(situation: Situation, found: Recommendation) -> Recommendation:
-    """With the settings that a calibration of this model on this machine has kept."""
-    from setup.user_settings import hardware_key, load_calibration, settings_path
-
-    args = found.config["args"]
-    context = int(args[args.index("--max-context") + 1])
-    key = hardware_key(situation.hardware, found.config["model_name"], context)
-    kept = load_calibration(settings_path(situation.environment, Path.home()), key)
-    return found if kept is None else situation.planned(calibration=kept)
 
 
 def _better(situation: Situation) -> tuple[str, ...]:
