@@ -85,9 +85,15 @@ def rope(
     """The scaling for a context (None: not needed). `ConfigError` for answers that cannot work."""
     needed = max(1.0, context / train_context)
     if method not in (None, "none", "yarn", "linear"):
-        raise ConfigError(f"rope-scaling is {method!r}, allowed is none, yarn or linear")
+        raise ConfigError(
+            f"rope-scaling is {method!r}, allowed is none, yarn or linear",
+            "leave out --rope-scaling: it is yarn where the context needs it",
+        )
     if scale is not None and not (isfinite(scale) and scale >= 1):
-        raise ConfigError(f"rope-scale is {scale:g}, allowed is a number from 1")
+        raise ConfigError(
+            f"rope-scale is {scale:g}, allowed is a number from 1",
+            "leave out --rope-scale: it is the context over the trained length",
+        )
     if method == "none" and needed > 1:
         raise ConfigError(
             f"rope-scaling none: context {context} is above the trained length {train_context}",
