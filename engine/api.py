@@ -89,20 +89,21 @@ class Model:
             )
         self._check(ids)
         self.pipeline.clear(0)
-        count = len(ids)
-        residual = self.pipeline.trunk.forward(torch.tensor(ids), rows_of([(0, 0, count, count)]))
+        count, device = len(ids), self.pipeline.device
+        tokens = torch.tensor(ids, device=device)
+        residual = self.pipeline.trunk.forward(tokens, rows_of([(0, 0, count, count)], device))
         if not self.config.hyper_streams:
             residual = self.pipeline.trunk.hidden(residual)
-        pairs = rows_of([(0, 0, count - 1, count - 1)])
-        after, hidden = drafter.forward(residual[:-1], torch.tensor(ids[1:]), pairs)
+        pairs = rows_of([(0, 0, count - 1, count - 1)], device)
+        after, hidden = drafter.forward(residual[:-1], tokens[1:], pairs)
         first = drafter.logits(hidden)
         steps = [first[-1]]
         after = after[-1:]
         for position in range(count - 1, count - 2 + chain):
             token = steps[-1].argmax()[None]
-            after, hidden = drafter.forward(after, token, rows_of([(0, position, 1, 1)]))
+            after, hidden = drafter.forward(after, token, rows_of([(0, position, 1, 1)], device))
             steps.append(drafter.logits(hidden)[0])
-        return first.numpy(), torch.stack(steps).numpy()
+        return first.cpu().numpy(), torch.stack(steps).cpu().numpy()
 
     def _check(self, ids: Sequence[int]) -> None:
         if not 0 < len(ids) <= self.pipeline.max_context:

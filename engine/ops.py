@@ -17,8 +17,9 @@ from engine.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """One implementation of each operator."""
+    """One implementation of each operator. `device` is torch's name of where tensors live."""
 
+    device: str
     matrix: Callable[..., Any]
     table: Callable[..., Any]
     kv_cache: Callable[..., Any]
@@ -62,6 +63,7 @@ def ops_for(device: str) -> Ops:
     )
 
     return Ops(
+        device="cpu",
         matrix=matrix.matrix,
         table=ngram_embedding.Table,
         kv_cache=kv_cache.KvCache.empty,

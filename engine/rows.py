@@ -25,8 +25,8 @@ class Rows:
         return self.slots.shape[0]
 
 
-def rows_of(spans: list[tuple[int, int, int, int]]) -> Rows:
-    """Rows from (slot, start position, rows, certain rows) of each span, in window order."""
+def rows_of(spans: list[tuple[int, int, int, int]], device: str = "cpu") -> Rows:
+    """Rows on `device` from (slot, start position, rows, certain rows) of each span, in order."""
     lines: list[tuple[int, ...]] = []
     slots: list[int] = []
     positions: list[int] = []
@@ -35,7 +35,7 @@ def rows_of(spans: list[tuple[int, int, int, int]]) -> Rows:
         slots.extend([slot] * count)
         positions.extend(range(start, start + count))
     return Rows(
-        torch.tensor(lines, dtype=torch.int32).view(-1, 5),
-        torch.tensor(slots, dtype=torch.int32),
-        torch.tensor(positions, dtype=torch.int32),
+        torch.tensor(lines, dtype=torch.int32, device=device).view(-1, 5),
+        torch.tensor(slots, dtype=torch.int32, device=device),
+        torch.tensor(positions, dtype=torch.int32, device=device),
     )

@@ -71,6 +71,7 @@ class DevicePipeline:
             )
         self._state = [*self.trunk.state, *(self.drafter.state if self.drafter else [])]
         self._hyper = config.hyper_streams > 0
+        self.device = ops.device
         self._seats = [_DraftSeat() for _ in range(shape.slots)]
         self._residual = torch.empty(0)
 
@@ -88,8 +89,10 @@ class DevicePipeline:
 
     def forward(self, window: Window) -> npt.NDArray[np.float32]:
         """See `Pipeline.forward`."""
-        tokens = torch.tensor([token for span in window.spans for token in span.tokens])
-        rows = rows_of([(s.slot, s.start, len(s.tokens), s.certain) for s in window.spans])
+        tokens = self._tokens([token for span in window.spans for token in span.tokens])
+        rows = rows_of(
+            [(s.slot, s.start, len(s.tokens), s.certain) for s in window.spans], self.device
+        )
         residual = self.trunk.forward(tokens, rows)
         wanted: list[int] = []
         first = 0
@@ -106,7 +109,7 @@ class DevicePipeline:
             hidden = hidden if self.drafter is None else hidden[wanted]
         if not wanted:
             return np.empty((0, self.vocab_size), np.float32)
-        return self.trunk.logits(hidden).numpy()
+        return self.trunk.logits(hidden).cpu().numpy()
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
         """See `Pipeline.commit`."""
@@ -118,8 +121,9 @@ class DevicePipeline:
                 lines.append([span.slot, first + span.certain, more, start, more])
             first += len(span.tokens)
         if lines:
-            empty = torch.empty(0, dtype=torch.int32)
-            self.trunk.commit(Rows(torch.tensor(lines, dtype=torch.int32), empty, empty))
+            spans = torch.tensor(lines, dtype=torch.int32, device=self.device)
+            empty = spans.new_empty(0)
+            self.trunk.commit(Rows(spans, empty, empty))
         if self.drafter is not None:
             self._catch_up(window, verdicts, self.drafter)
         else:
@@ -148,8 +152,8 @@ class DevicePipeline:
                 break
             residual, hidden = self.drafter.forward(
                 torch.cat([r for *_, r in go_on]),
-                torch.tensor([drafts[index][-1] for index, *_ in go_on]),
-                rows_of([(ask.slot, position, 1, 1) for _, ask, position, _ in go_on]),
+                self._tokens([drafts[index][-1] for index, *_ in go_on]),
+                rows_of([(a.slot, position, 1, 1) for _, a, position, _ in go_on], self.device),
             )
             running = [
                 (index, ask, position, residual[i : i + 1], hidden[i : i + 1])
@@ -194,10 +198,15 @@ class DevicePipeline:
         if not pairs.tokens:
             return
         residual, hidden = drafter.forward(
-            torch.cat(pairs.residuals), torch.tensor(pairs.tokens), rows_of(pairs.spans)
+            torch.cat(pairs.residuals),
+            self._tokens(pairs.tokens),
+            rows_of(pairs.spans, self.device),
         )
         for seat, row, position in ends:
             seat.start = position, residual[row : row + 1], hidden[row : row + 1]
+
+    def _tokens(self, ids: list[int]) -> torch.Tensor:
+        return torch.tensor(ids, device=self.device)
 
     def _pair(
         self, pairs: _Pairs, seat: _DraftSeat, span: Span, verdict: Verdict, kept: torch.Tensor
@@ -219,7 +228,7 @@ class DevicePipeline:
 
     def _best(self, hidden: torch.Tensor, drafter: Drafter) -> list[tuple[int, float]]:
         """The most probable token of each row and its probability."""
-        logits = drafter.logits(hidden).numpy()
+        logits = drafter.logits(hidden).cpu().numpy()
         tokens = logits.argmax(axis=1)
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
         return [(int(t), float(1.0 / s)) for t, s in zip(tokens, shifted.sum(axis=1), strict=True)]

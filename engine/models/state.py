@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -29,6 +30,7 @@ def build_block(
     w: weights.Block, layer: LayerConfig, config: ModelConfig, shape: StateShape, ops: Ops
 ) -> Block:
     """A block with zeroed state."""
+    zeros = partial(torch.zeros, device=ops.device)
     mixer: Attention | GatedDeltaNet
     if isinstance(w.mixer, weights.Attention):
         mixer = Attention(
@@ -38,14 +40,14 @@ def build_block(
         net = config.gated_delta_net
         assert net is not None
         state = GatedDeltaNetState(
-            torch.zeros(shape.slots, net.value_heads, net.key_length, net.value_length),
-            torch.zeros(shape.slots, net.conv_kernel - 1 + shape.drafts + 1, net.channels),
+            zeros(shape.slots, net.value_heads, net.key_length, net.value_length),
+            zeros(shape.slots, net.conv_kernel - 1 + shape.drafts + 1, net.channels),
         )
         mixer = GatedDeltaNet(w.mixer, state, net)
     ngram = None
     if w.ngram is not None and config.ngram is not None:
         length = config.ngram.conv_span + shape.drafts + 1
-        ring = torch.zeros(shape.slots, length, config.hyper_streams * config.width)
+        ring = zeros(shape.slots, length, config.hyper_streams * config.width)
         ngram = NgramEmbedding(w.ngram, NgramState(ring), config.ngram)
     return Block(w, mixer, ngram)
 
@@ -61,8 +63,8 @@ def _attention_state(
     if layer.compress_ratio and config.indexer is not None:
         ratio, length = layer.compress_ratio, config.indexer.key_length
         indexer = IndexerState(
-            torch.zeros(shape.slots, ratio + shape.drafts + 1, length),
-            torch.zeros(shape.slots, shape.context // ratio + 1, length),
+            torch.zeros(shape.slots, ratio + shape.drafts + 1, length, device=ops.device),
+            torch.zeros(shape.slots, shape.context // ratio + 1, length, device=ops.device),
         )
     return AttentionState(cache, indexer)
 

@@ -76,7 +76,8 @@ class Tensors:
 
     def _vector(self, name: str, field: str) -> torch.Tensor:
         shape = self._shapes.check(name, field, self._gguf.tensor(name).shape, {})
-        return torch.from_numpy(np.ascontiguousarray(self._gguf.float32(name)).reshape(shape))
+        values = np.ascontiguousarray(self._gguf.float32(name)).reshape(shape)
+        return torch.from_numpy(values).to(self._ops.device)
 
     def _matrix(self, name: str, field: str, free: dict[str, int]) -> Any:
         info = self._gguf.tensor(name)

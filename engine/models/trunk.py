@@ -28,7 +28,9 @@ class Trunk:
             for block, layer in zip(w.blocks, config.layers, strict=True)
         )
         history = config.ngram.history if config.ngram else 0
-        self._tokens = torch.zeros(shape.slots, history + shape.drafts + 1, dtype=torch.int64)
+        self._tokens = torch.zeros(
+            shape.slots, history + shape.drafts + 1, dtype=torch.int64, device=ops.device
+        )
         self.state = [self._tokens, *recurrent_tensors(self._blocks)]
 
     def forward(self, tokens: torch.Tensor, rows: Rows) -> torch.Tensor:
