@@ -29,9 +29,7 @@ def apart(a, M: tl.constexpr, LEVELS: tl.constexpr):
     for level in tl.static_range(LEVELS):
         halves = ()
         for j in tl.static_range(1 << level):
-            even, odd = tl.split(
-                tl.reshape(parts[j], [M, (1 << LEVELS) >> (level + 1), 2])
-            )
+            even, odd = tl.split(tl.reshape(parts[j], [M, (1 << LEVELS) >> (level + 1), 2]))
             halves = halves + (even, odd)
         parts = halves
     return parts

@@ -1,0 +1,81 @@
+"""Activations as integers: float32 rows to int8 in groups of 32.
+
+s = amax / 127, q = x / s rounded half to even, within -127..127; s is 0 for a group of zeros, and
+a NaN or infinity goes into s with q = 0, as in `engine/reference/linear.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+GROUP = 32
+SEGMENT = 512
+_MAGIC = tl.constexpr(12582912.0)  # adding and taking it off rounds half to even
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activations:
+    """Rows of int8 with S segments of 16 groups each, zeros behind the last column.
+
+    codes: int8 [R, S * 512], elements of a group in order, or woven: 0, 16, 1, 17, ...
+    scale: float32 [R, S * 16]. sums: int32 [R, S * 16, 2], of each half of a group.
+    """
+
+    codes: torch.Tensor
+    scale: torch.Tensor
+    sums: torch.Tensor
+
+
+def quantised(x: torch.Tensor, *, woven: bool) -> Activations:
+    """float32 [R, K], contiguous."""
+    rows, columns = x.shape
+    segments = -(-columns // SEGMENT)
+    codes = torch.empty((rows, segments * SEGMENT), dtype=torch.int8, device=x.device)
+    scale = torch.empty((rows, segments * 16), dtype=torch.float32, device=x.device)
+    sums = torch.empty((rows, segments * 16, 2), dtype=torch.int32, device=x.device)
+    quantise[(rows, segments)](
+        x, codes, scale, sums, columns, WOVEN=woven, num_warps=1, enable_fp_fusion=False
+    )
+    return Activations(codes, scale, sums)
+
+
+@triton.jit
+def integers(x, M: tl.constexpr):
+    """float32 [M, 32] -> int32 [M, 32] and scales [M]."""
+    # Comparing bits compares sizes, and NaNs are the largest.
+    size = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
+    amax = size.to(tl.float32, bitcast=True)
+    s = tl.div_rn(amax, tl.full([M], 127.0, tl.float32))
+    fine = (s > 0.0) & (s < float("inf"))
+    by = tl.where(fine, s, 1.0)
+    x, by = tl.broadcast(x, by[:, None])
+    v = (tl.div_rn(x, by) + _MAGIC) - _MAGIC
+    # Only a scale of a few units of 2**-149 leaves the range.
+    v = tl.where(v > 127.0, 127.0, tl.where(v < -127.0, -127.0, v))
+    q = tl.where(fine[:, None], v, 0.0).to(tl.int32)
+    return q, s
+
+
+@triton.jit
+def quantise(X, CODES, SCALE, SUMS, K: tl.constexpr, WOVEN: tl.constexpr):
+    """One segment of one row. Grid (rows, segments)."""
+    segments = tl.num_programs(1)
+    group = tl.arange(0, 16)
+    at = tl.program_id(1) * 512 + group[:, None] * 32 + tl.arange(0, 32)[None, :]
+    row = tl.program_id(0).to(tl.int64)
+    x = tl.load(X + row * K + at, mask=at < K, other=0.0)
+    q, s = integers(x, 16)
+    first = (row * segments + tl.program_id(1)) * 16
+    tl.store(SCALE + first + group, s)
+    halves = tl.reshape(q, [16, 2, 16])
+    half = (first + group)[:, None] * 2 + tl.arange(0, 2)[None, :]
+    tl.store(SUMS + half, tl.sum(halves, axis=2))
+    codes = q
+    if WOVEN:
+        codes = tl.reshape(tl.permute(halves, (0, 2, 1)), [16, 32])
+    to = (first + group)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(CODES + to, codes.to(tl.int8))

@@ -1,0 +1,47 @@
+"""The same random matrices for the reference and for kernels."""
+
+import numpy as np
+import torch
+
+from engine.gguf.types import quant_type
+from engine.kernels import matrix as kernels
+from engine.reference import matrix as reference
+from tests.engine.reference.packing import random_raw
+
+Pair = tuple[reference.Matrix, kernels.Matrix]
+
+
+def both(raw: np.ndarray, type_name: str, columns: int, *, floats: bool = False) -> Pair:
+    """Stored rows as the reference and as the device packs them."""
+    kind = quant_type(type_name)
+    return (
+        reference.matrix(raw, kind, columns, float_activations=floats),
+        kernels.matrix(raw, kind, columns, float_activations=floats, device="cpu"),
+    )
+
+
+def random_pair(type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0) -> Pair:
+    """[N] or [E, N] random rows."""
+    return both(random_raw(type_name, rows, columns, seed), type_name, columns)
+
+
+def tame_pair(type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0) -> Pair:
+    """As `random_pair`, with weights of about 1 / sqrt(K): F32, Q8_0 or Q4_0."""
+    random = np.random.default_rng(seed)
+    if type_name == "F32":
+        values = random.standard_normal((*rows, columns), np.float32) / np.float32(columns**0.5)
+        return both(values.view(np.uint8), type_name, columns)
+    size = {"Q8_0": 34, "Q4_0": 18}[type_name]
+    blocks = random.integers(0, 256, (*rows, columns // 32, size), np.uint8)
+    scale = np.full((*rows, columns // 32, 1), columns**-0.5 / 2 ** (size // 5), np.float16)
+    blocks[..., :2] = scale.view(np.uint8)
+    return both(blocks.reshape(*rows, -1), type_name, columns)
+
+
+def activations(rows: int, columns: int, seed: int = 5) -> torch.Tensor:
+    """Rows of very different sizes, and a group of zeros."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, columns), np.float32)
+    x *= np.exp2(random.integers(-6, 6, (rows, 1))).astype(np.float32)
+    x[0, -32:] = 0
+    return torch.from_numpy(x)
