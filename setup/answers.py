@@ -29,6 +29,7 @@ class Answers:
     file: Path | None = None
     keep: str | None = None
     spread: str | None = None
+    single: int | None = None
     context: int | None = None
     rope: str | None = None
     kv: str | None = None

@@ -90,6 +90,17 @@ QUESTIONS: tuple[Question, ...] = (
         settle=cards.settle_spread,
     ),
     Question(
+        key="single",
+        flag="--gpu",
+        title="Which one of these cards?",
+        why=cards.why_one,
+        more="The other cards stay free for other programs, or for a second server.",
+        needs=("cuda", "hip"),
+        applies=cards.must_be_one,
+        menu=cards.singles,
+        settle=cards.settle_single,
+    ),
+    Question(
         key="context",
         flag="--context",
         title="How long may a conversation be?",

@@ -12,9 +12,9 @@ from engine.hardware import Gpu, Hardware
 from setup.answers import Answers
 from setup.asked import Asked
 from setup.catalogue import ModelRow
-from setup.hub.names import target_path
+from setup.hub.names import place_files
 from setup.recommend import Recommendation, Subject, recommend
-from setup.rules.cards import choose_cards
+from setup.rules.cards import OptIns, choose_cards, read_opt_ins
 from setup.rules.size import recommend_row
 from setup.subjects import Models
 from setup.user_settings import Calibration
@@ -52,6 +52,11 @@ class Situation:
         return self.answers.asked(self.flags)
 
     @property
+    def opt_ins(self) -> OptIns:
+        """Kinds of cards that the environment lets in."""
+        return read_opt_ins(self.environment)
+
+    @property
     def backends(self) -> tuple[str, ...]:
         """Backends for cards that this version has."""
         return tuple(name for name in BACKENDS.values() if self.capabilities.has(name))
@@ -72,30 +77,52 @@ class Situation:
         return self.subject.row if self.subject is not None else self.suggested()[0]
 
     @property
-    def cards(self) -> tuple[Gpu, ...]:
-        """The cards that the rules count with for `row`."""
-        asked = self.asked
-        return choose_cards(self.hardware, self.row, asked.gpus, asked.backend).cards
+    def rows(self) -> tuple[ModelRow, ...]:
+        """The catalogue without what the chosen cards cannot run."""
+        amd = self.asked.backend == "hip" or any(gpu.vendor == "amd" for gpu in self._named_cards())
+        return tuple(row for row in self.models.rows if not (amd and row.nvidia_only))
+
+    def cards_for(self, row: ModelRow) -> tuple[Gpu, ...]:
+        """The cards that the rules count with for a model."""
+        asked = self._for_row(row, self.asked)
+        return choose_cards(self.hardware, row, asked.gpus, asked.backend, self.opt_ins).cards
 
     def card_sizes(self, row: ModelRow) -> tuple[float, ...]:
-        """GiB of the cards that the rules count with for a model."""
-        asked = self.asked
-        found = choose_cards(self.hardware, row, asked.gpus, asked.backend)
-        return tuple(card.vram_gib for card in found.cards)
+        """Their GiB."""
+        return tuple(card.vram_gib for card in self.cards_for(row))
 
     def suggested(self, family: str | None = None) -> tuple[ModelRow, str]:
         """The size that the rules suggest for this machine, and why."""
-        rows = self.models.rows
-        found = choose_cards(self.hardware, rows[0], None, self.asked.backend)
-        sizes = [card.vram_gib for card in found.cards]
-        shared = next((card.vram_gib for card in found.cards if card.integrated), None)
-        return recommend_row(rows, self.hardware.ram_gib, sizes, family, carve_out_gib=shared)
+        cards = self.cards_for(self.rows[0])
+        sizes = [card.vram_gib for card in cards]
+        shared = next((card.vram_gib for card in cards if card.integrated), None)
+        ram = self.hardware.ram_gib
+        return recommend_row(self.rows, ram, sizes, family, carve_out_gib=shared)
+
+    def too_many_cards(self, row: ModelRow) -> bool:
+        """Whether the answers, not flags, gave several cards to a model that runs on one."""
+        cards = self.asked.gpus
+        several = cards == "all" or (cards is not None and len(cards) > 1)
+        return row.one_card and several and self.flags.gpus is None
+
+    def _for_row(self, row: ModelRow, asked: Asked) -> Asked:
+        """A model that runs on one card is planned with the first until the person says which."""
+        if self.too_many_cards(row) and isinstance(asked.gpus, tuple):
+            return replace(asked, gpus=asked.gpus[:1])
+        return asked
+
+    def _named_cards(self) -> tuple[Gpu, ...]:
+        named, backend = self.asked.gpus, self.asked.backend
+        if not isinstance(named, tuple):
+            return ()
+        return choose_cards(self.hardware, self.models.rows[0], named, backend, self.opt_ins).cards
 
     def placed(self, subject: Subject) -> Subject:
         """The same model with a path: where its file lies, or where a download puts it."""
-        if subject.path is not None or not subject.row.files:
+        names = [file.path for file in subject.row.files]
+        if subject.path is not None or not names:
             return subject
-        return replace(subject, path=target_path(self.models_folder, subject.row.files[0].path))
+        return replace(subject, path=place_files(self.models_folder, names)[names[0]])
 
     def planned(
         self,
@@ -110,7 +137,7 @@ class Situation:
         return recommend(
             self.placed(subject),
             self.hardware,
-            replace(self.asked, **said),
+            self._for_row(subject.row, replace(self.asked, **said)),
             self.folder,
             old=self.old(subject.row),
             environment=self.environment,

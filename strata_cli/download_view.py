@@ -17,6 +17,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from setup.disk_space import decimal_size
+
 if TYPE_CHECKING:
     from strata_cli.console import Console
 
@@ -66,5 +68,5 @@ class DownloadView:
         tenth = 10 * done_bytes // max(1, total_bytes)
         if tenth != self._tenth:
             self._tenth = tenth
-            done, total = done_bytes / 1e9, total_bytes / 1e9
-            self._console.note(f"downloaded {done:.1f} of {total:.1f} GB, at {file}")
+            done, total = decimal_size(done_bytes), decimal_size(total_bytes)
+            self._console.note(f"downloaded {done} of {total}, at {file}")

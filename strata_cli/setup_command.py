@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.errors import ConfigError
 from strata_cli import setup_options as flag
 from strata_cli.console import Console
-from strata_cli.options import Context, Json, Kv, Quiet, Slots, Verbose
+from strata_cli.options import Context, Json, Quiet, Slots, Verbose
 from strata_cli.setup_calibration import refuse_calibration
 from strata_cli.setup_session import Choice
 
@@ -26,7 +26,7 @@ def setup(
     context: Context = None,
     rope_scaling: flag.RopeScaling = None,
     rope_scale: flag.RopeScale = None,
-    kv: Kv = None,
+    kv: flag.Kv = None,
     kv_streaming: flag.KvStreaming = None,
     parallel: Slots = None,
     backend: flag.Backend = None,
@@ -187,5 +187,9 @@ def _set_up(start: Situation, choice: Choice, console: Console) -> int:
     except KeyboardInterrupt:
         console.note("\nnothing was written")
         raise
-    session.get_model(situation, console)
+    try:
+        session.get_model(situation, console)
+    except KeyboardInterrupt:
+        console.note("\nwhat was downloaded is kept for the next run; no config was written")
+        raise
     return session.write(drafted, console)

@@ -69,6 +69,10 @@ Download = Annotated[
 ]
 RopeScaling = Annotated[str | None, word("none|yarn|linear", "Method above the trained context.")]
 RopeScale = Annotated[float | None, typer.Option(metavar="F", help="Its factor.")]
+Kv = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="Keys and values: int8, fp16, k8v4, q4_0 or f32."),
+]
 KvStreaming = Annotated[
     str | None, word("auto|on|off", "Keep most keys and values outside the card.")
 ]

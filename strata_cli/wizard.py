@@ -54,12 +54,13 @@ class Wizard:
 
     def _show(self, asking: Asking) -> None:
         self._out.print()
-        self._lines(f"{asking.number}. {asking.question.title}", 0, "bold")
+        self._lines(f"{asking.number}. {asking.question.title}", 0, style="bold")
         self._say(asking.why)
         self._out.print()
         for index, option in enumerate(asking.options):
             mark = " (recommended)" if index == asking.recommended else ""
-            self._lines(f"{index + 1}  {option.label}{mark}", _INDENT, "bold" if mark else "")
+            label = f"{index + 1}  {option.label}{mark}"
+            self._lines(label, _INDENT, hang=3, style="bold" if mark else "")
             self._lines(option.why, _INDENT + 3)
         self._out.print()
 
@@ -79,9 +80,12 @@ class Wizard:
     def _say(self, text: str) -> None:
         self._lines(text, _INDENT)
 
-    def _lines(self, text: str, indent: int, style: str = "") -> None:
-        width = min(self._out.width, _WIDEST) - indent
-        for line in textwrap.wrap(text, max(20, width), break_on_hyphens=False):
+    def _lines(self, text: str, indent: int, *, hang: int = 0, style: str = "") -> None:
+        """Prints `text` in lines of the terminal's width, the later ones `hang` further in."""
+        width = max(20, min(self._out.width, _WIDEST) - indent)
+        for line in textwrap.wrap(
+            text, width, subsequent_indent=" " * hang, break_on_hyphens=False
+        ):
             self._out.print(Text(" " * indent + line, style=style), soft_wrap=True)
 
 

@@ -34,11 +34,12 @@ def families(s: Situation) -> Menu:
         (s.models.bundled.stem,),
     )
     files = tuple(_file(path) for path in s.models.files if path != s.models.bundled)
-    rows = tuple(_family(s, family) for family in s.models.families())
+    names = tuple(dict.fromkeys(row.family for row in s.rows))
+    rows = tuple(_family(s, family) for family in names)
     if not s.backends:
         return Menu((small, *files, *rows))
     wanted = s.suggested()[0].family
-    return Menu((*rows, *files, small), s.models.families().index(wanted))
+    return Menu((*rows, *files, small), names.index(wanted))
 
 
 def _file(path: Path) -> Option:
@@ -85,7 +86,7 @@ def settle_family(s: Situation, value: Any, taken: bool) -> Situation:
 def sizes(s: Situation) -> Menu:
     """The sizes of the chosen family, each with what it needs."""
     assert s.answers.family is not None
-    rows = s.models.sizes(s.answers.family)
+    rows = tuple(row for row in s.models.sizes(s.answers.family) if row in s.rows)
     best, reason = s.suggested(s.answers.family)
     options = tuple(_size(s, row, reason if row == best else "") for row in rows)
     return Menu(options, rows.index(best))

@@ -20,7 +20,7 @@ CAPABILITIES = (THIS_VERSION, EVERYTHING)
 _PLACES = {question.key: place for place, question in enumerate(QUESTIONS)}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.sampled_from(machine_names()),
     capabilities=st.sampled_from(CAPABILITIES),

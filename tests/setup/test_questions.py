@@ -9,6 +9,7 @@ import pytest
 from engine.capabilities import EVERYTHING, FEATURES, THIS_VERSION, Capabilities
 from engine.errors import ConfigError
 from setup.asked import Asked
+from setup.models_on_disk import find_models
 from setup.question import Question
 from setup.questions import QUESTIONS, WRITE
 from tests.machines import SMALL_MODEL
@@ -38,6 +39,7 @@ ORDER = [
     "size",
     "keep",
     "spread",
+    "single",
     "context",
     "rope",
     "kv",
@@ -119,9 +121,9 @@ def test_the_makers_are_asked_first_and_decide_the_cards() -> None:
     start = situation(machine("5070ti-and-9070xt-64gb"))
     end, person = ask(start)
     assert person.keys[0] == "vendor"
-    assert [card.vendor for card in end.cards] == ["nvidia"]
+    assert [card.vendor for card in end.cards_for(end.row)] == ["nvidia"]
     end, person = ask(start, vendor="amd")
-    assert [card.vendor for card in end.cards] == ["amd"]
+    assert [card.vendor for card in end.cards_for(end.row)] == ["amd"]
     assert end.asked.backend == "hip"
 
 
@@ -175,6 +177,33 @@ def test_a_budget_and_several_cards() -> None:
         end, _ = ask(start, family="unsloth", size="UD-Q4_K_XL", spread=text)
         assert end.asked.gpus == cards
         assert tuple(card.index for card in end.planned().rule.cards) == cards
+
+
+def test_a_budget_and_the_recommended_cards() -> None:
+    end, person = ask(situation(machine("2x4090-128gb")), family="unsloth", size="UD-Q4_K_XL")
+    # 111.3 + 24 = 135.3 of 125.7 GiB.
+    labels = [option.label for option in person.asking("spread").options]
+    assert labels[1].count("RTX 4090") == 2
+    assert end.asked == Asked()
+    assert len(end.planned().rule.cards) == 1
+
+
+def test_several_cards_for_a_model_of_one() -> None:
+    start = situation(machine("4x5090-256gb"))
+    end, person = ask(start, cards="2", family="qwen36", single="3")
+    assert person.keys[:4] == ["cards", "family", "size", "single"]
+    assert end.asked.gpus == (2,)
+    assert [card.index for card in end.planned().rule.cards] == [2]
+
+
+def test_models_that_amd_cards_cannot_run_are_not_offered() -> None:
+    start = situation(machine("5070ti-and-9070xt-64gb"))
+    _, person = ask(start, vendor="amd")
+    words = [word for option in person.asking("family").options for word in option.words]
+    assert "qwen" in words
+    assert "qwen36" not in words
+    _, person = ask(start, vendor="amd", family="unsloth")
+    assert "size" not in person.keys
 
 
 @pytest.mark.parametrize(("text", "scaling"), [("", None), ("linear", "linear")])
@@ -277,3 +306,16 @@ def test_a_download_is_never_the_recommended_answer() -> None:
     assert end.answers.download is False
     # IQ3_XXS: 75,828,998,528 bytes of tensors and a header of 11 MB.
     assert asking.why.startswith("75.8 GB to /nowhere/models")
+
+
+def test_files_on_the_disk_are_offered(tmp_path: Path) -> None:
+    (tmp_path / "small.gguf").symlink_to(SMALL_MODEL)
+    (tmp_path / "half.gguf").write_bytes(b"GGUF")
+    found = find_models([tmp_path])
+    start = situation(machine("rtx4090-128gb"), THIS_VERSION, found=found)
+    end, person = ask(start, family="small.gguf")
+    labels = [option.label for option in person.asking("family").options]
+    assert "small.gguf, on this disk" in labels
+    assert not any("half" in label for label in labels)
+    assert end.subject is not None
+    assert end.subject.path == tmp_path / "small.gguf"
