@@ -46,6 +46,8 @@ SEVERAL_CARDS = (
     Case("2x3090-32gb", "IQ3_S", K32, (0, 1), 32_768, 4, split="auto", low_ram="resident"),
     # max(8, 32 - 24) = 8 on one card.
     Case("2x3090-32gb", "UD-Q4_K_XL", NOTHING, (0,), 32_768, 0, budget=8),
+    # Both by the person's word: split, so no budget. 38 - 1.170 = 36.8 < 38.5.
+    Case("2x3090-32gb", "UD-Q4_K_XL", Asked(gpus="all"), (0, 1), 32_768, 0, split="auto"),
     # 2 x 23.988, cache 37.977: 4 slots 2.341 <= 7.595, 35.6 >= 25.15.
     Case("2x4090-128gb", "IQ3_S", K32, (0, 1), 32_768, 4, split="auto"),
     Case("2x4090-128gb", "IQ3_XXS", K32, (0, 1), 32_768, 4, split="auto"),
