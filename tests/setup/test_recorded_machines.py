@@ -157,6 +157,16 @@ def test_the_size_by_memory(name: str, family: str | None, key: str) -> None:
     assert any(character.isdigit() for character in reason)
 
 
+def test_the_size_for_unified_memory() -> None:
+    # Strix Halo: 125.0 GiB of RAM + 0.5 given to graphics >= 80: Unsloth's, if no family is named.
+    hardware = machine("strix-halo-128gb")
+    own = hardware.gpus[0].vram_gib
+    row, _ = recommend_row(catalogue(), hardware.ram_gib, (own,), carve_out_gib=own)
+    assert row.key == "UD-IQ4_XS"
+    row, _ = recommend_row(catalogue(), hardware.ram_gib, (own,), "qwen", carve_out_gib=own)
+    assert row.key == "IQ3_XXS"
+
+
 @pytest.mark.parametrize(
     ("name", "workers"),
     [
