@@ -100,16 +100,16 @@ class Situation:
         return recommend_row(self.rows, ram, sizes, family, carve_out_gib=shared)
 
     def too_many_cards(self, row: ModelRow) -> bool:
-        """Whether the answers, not flags, gave several cards to a model that runs on one."""
+        """Whether several cards were chosen, and the model runs on one."""
         cards = self.asked.gpus
         several = cards == "all" or (cards is not None and len(cards) > 1)
-        return row.one_card and several and self.flags.gpus is None
+        return row.one_card and several
 
     def _for_row(self, row: ModelRow, asked: Asked) -> Asked:
         """A model that runs on one card is planned with the first until the person says which."""
-        if self.too_many_cards(row) and isinstance(asked.gpus, tuple):
-            return replace(asked, gpus=asked.gpus[:1])
-        return asked
+        if not self.too_many_cards(row):
+            return asked
+        return replace(asked, gpus=asked.gpus[:1] if isinstance(asked.gpus, tuple) else None)
 
     def _named_cards(self) -> tuple[Gpu, ...]:
         named, backend = self.asked.gpus, self.asked.backend

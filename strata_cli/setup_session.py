@@ -60,10 +60,11 @@ def begin(
 ) -> Situation:
     """The situation before the first question."""
     from engine.capabilities import THIS_VERSION
+    from setup.rules.cards import choose_cards
     from setup.situation import Situation
 
     models = _models(choice, folder, console)
-    return Situation(
+    situation = Situation(
         hardware=hardware,
         capabilities=THIS_VERSION,
         models=models,
@@ -74,6 +75,11 @@ def begin(
         old=lambda row: _old(_config_path(folder, row)),
         environment=this_environment(),
     )
+    if choice.model is not None:
+        # Flags that contradict each other are told before anything is asked.
+        opt_ins = situation.opt_ins
+        choose_cards(hardware, situation.row, flags.gpus, flags.backend, opt_ins)
+    return situation
 
 
 def _models_folder(choice: Choice, folder: Path) -> Path:

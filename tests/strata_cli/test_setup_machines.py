@@ -98,6 +98,15 @@ def test_cards_by_flag(capsys: Capture, words: list[str], gpus: list[int]) -> No
     assert (ran.document["recommendation"]["layer_split"] is None) is (len(gpus) == 1)
 
 
+def test_flags_that_contradict_each_other_are_told(capsys: Capture) -> None:
+    words = [*recorded("2x3090-32gb"), "--gpus", "0,1"]
+    ran = strata(capsys, "setup", *words, "--model", "Qwen3.6-UD-IQ3_S", "--yes", "--dry-run")
+    assert ran.code == 1
+    assert "runs on one card, 2 were named" in ran.err
+    # A table of all models is still a table.
+    assert strata(capsys, "setup", *words, "--check").code == 0
+
+
 def test_a_family_alone_takes_its_recommended_size(capsys: Capture) -> None:
     words = [*recorded("rtx5090-64gb"), "--family", "swift", *DRY]
     document = strata(capsys, "setup", *words).document
