@@ -21,6 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.dots import dots
 from engine.kernels.kv_cache import KvCache, block_of, read_values, store_vector
 from engine.kernels.norms import segment_levels
 from engine.kernels.rotary import normed_head
@@ -116,61 +117,6 @@ def cells_at(SELECTED, i, live, chosen, position, RATIO: tl.constexpr, SPARSE: t
 
 
 @triton.jit
-def four_lanes(
-    QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST: tl.constexpr,
-    K: tl.constexpr, CODED: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Lanes FIRST..FIRST+3 of a segment's products, added as a tree: [P, C]."""
-    head = tl.arange(0, P)
-    lane = tl.arange(0, 4)
-    lanes = tl.zeros([P, C, 4], tl.float32)
-    for step in tl.static_range(16 if K >= 512 else (K + 31) // 32):
-        at = first + step * 32 + FIRST + lane
-        q = tl.load(
-            QUERIES + head[:, None] * K + at[None, :],
-            mask=head_live[:, None] & (at < K)[None, :],
-            other=0.0,
-        )
-        k = read_values(
-            KEYS, KEY_SCALES, vector[:, None], at[None, :], cell_live[:, None] & (at < K)[None, :],
-            K, CODED,
-        )  # fmt: skip
-        q, k = tl.broadcast(q[:, None, :], k[None, :, :])
-        lanes = lanes + q * k
-    left, right = tl.split(tl.reshape(lanes, [P, C, 2, 2]))
-    left, right = tl.split(left + right)
-    return left + right
-
-
-@triton.jit
-def eight_lanes(
-    QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST: tl.constexpr,
-    K: tl.constexpr, CODED: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    left = four_lanes(
-        QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST, K, CODED, P, C
-    )
-    right = four_lanes(
-        QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST + 4, K, CODED, P, C
-    )
-    return left + right
-
-
-@triton.jit
-def sixteen_lanes(
-    QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST: tl.constexpr,
-    K: tl.constexpr, CODED: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    left = eight_lanes(
-        QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST, K, CODED, P, C
-    )
-    right = eight_lanes(
-        QUERIES, KEYS, KEY_SCALES, vector, cell_live, head_live, first, FIRST + 8, K, CODED, P, C
-    )
-    return left + right
-
-
-@triton.jit
 def scores_kernel(
     QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, scale, context,
     budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
@@ -191,17 +137,7 @@ def scores_kernel(
         live = i < count
         cell = cells_at(SELECTED + row * budget, i, live, chosen, position, RATIO, SPARSE)
         vector = (start + cell) * KV + kv
-        score = tl.zeros([P, CELLS], tl.float32)
-        for segment in tl.static_range((K + 511) // 512):
-            left = sixteen_lanes(
-                queries, KEYS, KEY_SCALES, vector, live, head_live, segment * 512, 0, K, CODED, P,
-                CELLS,
-            )  # fmt: skip
-            right = sixteen_lanes(
-                queries, KEYS, KEY_SCALES, vector, live, head_live, segment * 512, 16, K, CODED, P,
-                CELLS,
-            )  # fmt: skip
-            score = score + (left + right)
+        score = dots(queries, KEYS, KEY_SCALES, vector, live, head_live, K, CODED, P, CELLS)
         score = score * scale
         scores = SCORES + (row * KV + kv) * room * P + i.to(tl.int64)[None, :] * P + head[:, None]
         tl.store(scores, score, mask=live[None, :])
