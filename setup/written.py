@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,8 @@ def _wishes(
 def _card_wishes(choice: RuleChoice) -> tuple[_Wish | None, ...]:
     if not choice.cards:
         return ()
-    names = " and ".join(card.name for card in choice.cards)
+    counts = Counter(card.name for card in choice.cards)
+    names = " and ".join(f"{n} x {name}" if n > 1 else name for name, n in counts.items())
     numbers = [card.index for card in choice.cards]
     backend = "cuda" if choice.cards[0].vendor == "nvidia" else "hip"
     gpu = numbers[0] if len(numbers) == 1 else numbers
