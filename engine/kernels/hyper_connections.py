@@ -47,10 +47,8 @@ def mean_kernel(MIX, NORMED, OUT, D: tl.constexpr, COUNT: tl.constexpr, B: tl.co
         cell = (row * COUNT + c) * D + at
         mix = sigmoid(tl.load(MIX + cell, mask=at < D, other=0.0))
         term = mix * tl.load(NORMED + cell, mask=at < D, other=0.0)
-        if c == 0:  # no zero before it: the first term may be -0
-            total = term
-        else:
-            total = total + term
+        # No zero stands before the first term, which may be -0.
+        total = term if c == 0 else total + term
     mean = tl.div_rn(total, tl.full([B], COUNT, tl.float32))
     tl.store(OUT + row * D + at, mean, mask=at < D)
 

@@ -41,8 +41,7 @@ def block_keys_kernel(
     if (position + 1) % RATIO == 0:
         at = tl.arange(0, B)
         total = tl.zeros([B], tl.float32)
-        for i in tl.static_range(RATIO):
-            back: tl.constexpr = RATIO - 1 - i
+        for back in tl.static_range(RATIO - 1, -1, -1):
             here = is_in_window(SLOTS, POSITIONS, row, back)
             new = tl.load(X + (row - back * here) * K + at, mask=at < K * here, other=0.0)
             old = tl.load(

@@ -137,7 +137,7 @@ def store_kernel(
 
 def block_of(length: int) -> int:
     """Values that a program holds for a vector: a power of two, whole scales at least."""
-    return max(SCALE_VALUES, triton.next_power_of_2(length))
+    return max(SCALE_VALUES, 1 << (length - 1).bit_length())
 
 
 def store(cells: Cells, x: torch.Tensor, rows: Rows) -> None:

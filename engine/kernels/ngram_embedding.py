@@ -95,7 +95,7 @@ def gate_kernel(
 def _constants(
     config: NgramConfig, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Multipliers, offsets and sizes on the device: copied once, so that a graph can be captured."""
+    """Multipliers, offsets and sizes on the device, copied once: a graph must not copy them."""
     arrays = (
         np.array(config.multipliers, np.uint64).view(np.int64),
         np.array(config.offsets, np.int64),

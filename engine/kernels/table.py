@@ -97,9 +97,10 @@ class Table:
         self._kind = kind
         self._width = raw.shape[1] // kind.block_bytes * kind.block_elements
         if kind.name in _FLOATS or kind.name in _AS_STORED:
-            self._parts = (torch.empty(raw.shape, dtype=torch.uint8, device=device),)
+            stored = torch.empty(raw.shape, dtype=torch.uint8, device=device)
             for rows in _chunks(raw):
-                self._parts[0][rows] = torch.from_numpy(np.ascontiguousarray(raw[rows])).to(device)
+                stored[rows] = torch.from_numpy(np.ascontiguousarray(raw[rows])).to(device)
+            self._parts = [stored]
         else:
             self._parts = _taken_apart(raw, kind, self._width, device)
 
@@ -139,7 +140,7 @@ def _chunks(raw: Array) -> Iterator[slice]:
 
 def _taken_apart(
     raw: Array, kind: QuantType, width: int, device: torch.device | str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> list[torch.Tensor]:
     """Codes, factors and minima of all rows."""
     parts: list[torch.Tensor] = []
     for rows in _chunks(raw):
@@ -152,7 +153,7 @@ def _taken_apart(
             ]
         for part, array in zip(parts, arrays, strict=True):
             part[rows] = torch.from_numpy(np.ascontiguousarray(array)).to(device)
-    return parts[0], parts[1], parts[2]
+    return parts
 
 
 def _factor(form: IntegerForm) -> Array:
