@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import sys
 import textwrap
+from io import TextIOWrapper
 from typing import TextIO
 
 from rich.console import Console as RichConsole
@@ -23,6 +24,9 @@ class Wizard:
 
     def __init__(self, source: TextIO | None = None, err: TextIO | None = None) -> None:
         self._source = sys.stdin if source is None else source
+        if isinstance(self._source, TextIOWrapper):
+            # Bytes that are no text are an answer of no use, and not an error of ours.
+            self._source.reconfigure(errors="replace")
         self._out = RichConsole(file=sys.stderr if err is None else err, highlight=False)
 
     def __call__(self, asking: Asking) -> Option:

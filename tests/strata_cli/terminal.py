@@ -37,6 +37,7 @@ class Terminal:
             },
             dimensions=(24, 80),
             encoding="utf-8",
+            codec_errors="replace",
             timeout=60,
         )
         self.raw = ""

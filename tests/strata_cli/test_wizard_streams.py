@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,13 @@ def test_a_dry_run_asks_and_prints(tmp_path: Path) -> None:
         assert terminal.end() == 0
     assert json.loads((tmp_path / "out.json").read_text())["args"][1] == "1024"
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_bytes_that_are_no_text_are_a_wrong_answer(tmp_path: Path) -> None:
+    with Terminal(tmp_path, *_ON) as terminal:
+        terminal.until()
+        # 0xff begins no character of UTF-8.
+        os.write(terminal.child.child_fd, b"\xff\xfe\n")
+        assert "neither a family nor the path" in terminal.until()
+        terminal.child.sendintr()
+        assert terminal.end() == 130
