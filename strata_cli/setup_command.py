@@ -103,7 +103,7 @@ def setup(
     )
     if calibrate:
         refuse_calibration(recorded=probe is not None, dry_run=dry_run)
-    hardware = _hardware(probe)
+    hardware = _hardware(probe, choice)
     if save_probe is not None:
         return _save_probe(save_probe, hardware, console)
     start = _begin(choice, asked, hardware, console)
@@ -112,7 +112,8 @@ def setup(
     return _fit(start, console) if fit else _set_up(start, choice, console)
 
 
-def _hardware(recorded: Path | None) -> Hardware:
+def _hardware(recorded: Path | None, choice: Choice) -> Hardware:
+    """A recorded machine, or this one with the disk that models lie on."""
     from engine.hardware import Hardware
     from setup.config_text import read_json
     from setup.probe import ThisMachine
@@ -120,7 +121,9 @@ def _hardware(recorded: Path | None) -> Hardware:
 
     if recorded is not None:
         return Hardware.from_json(read_json(recorded))
-    return probe_machine(ThisMachine(Path.cwd()))
+    places = (place.expanduser() for place in choice.models_dirs)
+    folder = next((place for place in places if place.is_dir()), Path.cwd())
+    return probe_machine(ThisMachine(folder))
 
 
 def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
