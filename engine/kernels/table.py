@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 CHUNK_BYTES = 1 << 24
 # Values of a row that a program reads.
 BLOCK = 512
-_FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.int16}
 _AS_STORED = frozenset({"Q4_0", "IQ4_NL", "Q8_0", "Q2_0"})
 # The 16 signed bytes of IQ4_NL, the lowest code in the lowest byte, as two words.
 IQ4_LOW = tl.constexpr(-654466911485192063)
@@ -37,8 +37,10 @@ def floats_kernel(TABLE, INDICES, OUT, K: tl.constexpr, B: tl.constexpr):
     """Grid (K / B, rows to read)."""
     at = tl.program_id(0) * B + tl.arange(0, B)
     row = tl.load(INDICES + tl.program_id(1))
-    x = tl.load(TABLE + row * K + at, mask=at < K, other=0.0).to(tl.float32)
-    tl.store(OUT + tl.program_id(1).to(tl.int64) * K + at, x, mask=at < K)
+    x = tl.load(TABLE + row * K + at, mask=at < K, other=0)
+    if TABLE.dtype.element_ty == tl.int16:  # the upper halves of float32 numbers
+        x = (x.to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    tl.store(OUT + tl.program_id(1).to(tl.int64) * K + at, x.to(tl.float32), mask=at < K)
 
 
 @triton.jit
