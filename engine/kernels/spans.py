@@ -34,4 +34,4 @@ def shares(rows: Rows, count: int, tile: int) -> int:
 
 def capacity(rows: Rows) -> int:
     """The power of two of spans that `share_of` looks at."""
-    return max(16, triton.next_power_of_2(rows.spans.shape[0]))
+    return max(16, 1 << (rows.spans.shape[0] - 1).bit_length())
