@@ -8,6 +8,7 @@ opaque to layers: each device packs its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,10 +42,14 @@ class Ops:
 
 
 def ops_for(device: str) -> Ops:
-    """The operators of a device: `cpu`. Raises ConfigError for one that this version cannot use."""
+    """The operators of a device: `cpu` or `cuda:N`. Raises ConfigError for another one."""
+    if re.fullmatch(r"cuda:\d+", device):
+        from engine.kernels.ops import kernel_ops
+
+        return kernel_ops(device)
     if device != "cpu":
         raise ConfigError(
-            f"device {device!r} cannot be used, this version runs on: cpu",
+            f"device {device!r} cannot be used, this version runs on: cpu, cuda:N",
             hint="Leave --device out.",
         )
     from engine.reference import (

@@ -5,6 +5,10 @@ The sums over a router's probabilities follow `engine/reference/lanes.py`, the w
 row's experts are added one after the other in router order.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import torch
@@ -101,8 +105,10 @@ def top_experts(LOGITS, EXPERTS, WEIGHTS, COUNT: tl.constexpr, USED: tl.constexp
     steps = lanes.apart(tl.reshape(tl.permute(p, (0, 2, 1)), [S * 32, 16]), S * 32, 4)
     acc = tl.zeros([S * 32], tl.float32)
     for i in tl.static_range(16):
-        at: tl.constexpr = (i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3
-        acc = acc + tl.reshape(steps[at], [S * 32])
+        # Which of the sixteen comes next: its number with the bits in reverse order.
+        acc = acc + tl.reshape(
+            steps[(i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3], [S * 32]
+        )
     parts = tl.reshape(lanes.tree(acc, S), [S, 1])
     total = lanes.add_in_order(tl.zeros([1], tl.float32), parts, 1, LEVELS)
     p, total = tl.broadcast(tl.reshape(p, [S * 512]), total)
@@ -149,8 +155,5 @@ def weighted(Z, WEIGHTS, OUT, D: tl.constexpr, USED: tl.constexpr, SIGMOID: tl.c
         if SIGMOID:
             w = scalar.sigmoid(w)
         z = tl.load(Z + (row * USED + a) * D + d, mask=d < D, other=0.0)
-        if a == 0:
-            total = w * z
-        else:
-            total = total + w * z
+        total = w * z if a == 0 else total + w * z
     tl.store(OUT + row * D + d, total, mask=d < D)
