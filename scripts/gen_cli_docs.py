@@ -14,7 +14,7 @@ os.environ.update(COLUMNS="100", TERMINAL_WIDTH="100", NO_COLOR="1")
 from marked_part import finish
 
 from engine.flags import ENGINE_FLAGS, LATER_FLAGS
-from setup.config_keys import CONFIG_KEYS, ConfigKey
+from setup.config.keys import CONFIG_KEYS, ConfigKey
 from strata_cli.main import run_cli
 
 DOCUMENT = "docs/cli.md"

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from marked_part import finish
 
-from setup.catalogue import ModelRow, catalogue
+from setup.models.catalogue import ModelRow, catalogue
 from setup.profiles import Profile, load_profiles
 
 DOCUMENT = "docs/models.md"

@@ -13,7 +13,7 @@ from engine.capabilities import FEATURES
 from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from engine.switches import SWITCHES, Switch
-from setup.config_keys import CONFIG_KEYS
+from setup.config.keys import CONFIG_KEYS
 from setup.toml_table import Kind, checked, read_toml
 
 

@@ -16,7 +16,7 @@ from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
 from setup.asked import Asked
 from setup.card_plans import card_plans
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rule_choice import Case, RuleChoice, choose
 from setup.tips import tips
 from setup.user_settings import Calibration

@@ -9,8 +9,8 @@ from typing import Any
 from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from setup.asked import Asked
-from setup.catalogue import ModelRow, catalogue
-from setup.config_keys import OWNED
+from setup.config.keys import OWNED
+from setup.models.catalogue import ModelRow, catalogue
 from setup.profiles import Profile, ProfileFill, load_profiles, matching_profile, profile_fills
 from setup.rules.budget import budget_split, resident_budget_gib
 from setup.rules.cards import CardChoice, choose_cards, read_opt_ins, sizing_gib

@@ -6,7 +6,7 @@ from engine.capabilities import Capabilities
 from engine.card_memory import CardPlan
 from engine.hardware import Hardware
 from setup.asked import Asked
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rule_choice import RuleChoice
 from setup.rules.cards import sizing_gib
 from setup.rules.draft_vocab import draft_vocab_tip

@@ -12,8 +12,8 @@ from typing import Any
 
 from engine.errors import ConfigError
 from engine.hardware import Hardware
-from setup.config_text import read_json
-from setup.config_write import write_config
+from setup.config.text import read_json
+from setup.config.write import write_config
 
 SETTINGS = ("spec", "spec_min_p", "prefill")
 """Engine settings that a calibration may change."""

@@ -11,7 +11,7 @@ from engine.capabilities import Capabilities
 from engine.config import KV_FORMATS
 from engine.hardware import Hardware
 from setup.asked import SAMPLING, Asked
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rule_choice import RuleChoice
 from setup.rules.extras import VISION_RESERVE_MIB, ple_io
 from setup.rules.workers import pool_workers

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.memory import MemoryPlan
-    from setup.catalogue import ModelRow
+    from setup.models.catalogue import ModelRow
     from setup.recommend import Recommendation
-    from setup.situation import Situation
+    from setup.wizard.situation import Situation
     from strata_cli.console import Console
 
 DOES_NOT_FIT = "does not fit"

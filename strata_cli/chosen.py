@@ -14,7 +14,7 @@ from engine.flags import flag_for, parse_engine_args
 
 if TYPE_CHECKING:
     from engine.resolve import Plan
-    from setup.config_file import ConfigFile
+    from setup.config.file import ConfigFile
     from strata_cli.console import Console
 
 
@@ -62,7 +62,7 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     from engine.model_info import read_model_info
     from engine.resolve import make_plan
     from engine.switches import this_environment
-    from setup.models import find_model
+    from setup.models.bundled import find_model
     from setup.probe import ThisMachine, probe
     from strata_cli.precedence import layered
 
@@ -82,7 +82,7 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
 
 def _read(config: Path | None, flags: RunConfig, here: Path, console: Console) -> ConfigFile | None:
     """The config that is named, or the only one here; none beside a model that a flag names."""
-    from setup.config_file import read_config
+    from setup.config.file import read_config
 
     path = config if config or flags.model else only_config(here)
     if path is None:
@@ -97,7 +97,7 @@ def _read(config: Path | None, flags: RunConfig, here: Path, console: Console) -
 
 def _check_named(path: Path) -> None:
     """Raises for the usual slips: a model in place of a config, a name that is not there."""
-    from setup.config_file import find_configs
+    from setup.config.file import find_configs
 
     if path.suffix.lower() == ".gguf":
         raise ConfigError(f"{path}: is a model, not a config", f"strata run --model {path}")
@@ -112,7 +112,7 @@ def _check_named(path: Path) -> None:
 
 def only_config(folder: Path) -> Path | None:
     """The config in `folder`, when there is just one; `ConfigError` when there are several."""
-    from setup.config_file import find_configs
+    from setup.config.file import find_configs
 
     found = find_configs(folder)
     if len(found) > 1:

@@ -17,7 +17,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from setup.disk_space import decimal_size
+from setup.models.disk_space import decimal_size
 
 if TYPE_CHECKING:
     from strata_cli.console import Console
@@ -26,7 +26,7 @@ _EVERY_S = 0.25
 
 
 class DownloadView:
-    """What `setup.download.download` reports to; used with `with`."""
+    """What `setup.models.download.download` reports to; used with `with`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

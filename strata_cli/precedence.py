@@ -14,7 +14,7 @@ from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from engine.model_info import ModelInfo
 from engine.switches import read_switches
-from setup.config_file import ConfigFile, run_of
+from setup.config.file import ConfigFile, run_of
 
 if TYPE_CHECKING:
     from setup.profiles import ProfileFill
@@ -84,7 +84,7 @@ def _fill(
     cards = _cards(flags.device, values, hardware)
     if not cards:
         return None
-    from setup.catalogue_info import row_of
+    from setup.models.catalogue_info import row_of
     from setup.profiles import fill_for
 
     asked = said_by(flags)

@@ -18,7 +18,7 @@ from engine.flags import engine_args
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
 from engine.switches import API_KEY_VARIABLE, this_environment
-from setup.models import model_tag
+from setup.models.bundled import model_tag
 from strata_cli.chosen import Chosen
 
 _SAME_NAME = (

@@ -11,7 +11,7 @@ from engine.errors import ConfigError
 if TYPE_CHECKING:
     from engine.config import EngineConfig
     from setup.recommend import Recommendation
-    from setup.situation import Situation
+    from setup.wizard.situation import Situation
     from strata_cli.console import Console
 
 

@@ -15,7 +15,7 @@ from strata_cli.setup_session import Choice
 if TYPE_CHECKING:
     from engine.hardware import Hardware
     from setup.asked import Asked
-    from setup.situation import Situation
+    from setup.wizard.situation import Situation
 
 
 def setup(
@@ -115,7 +115,7 @@ def setup(
 def _hardware(recorded: Path | None, choice: Choice) -> Hardware:
     """A recorded machine, or this one with the disk that models lie on."""
     from engine.hardware import Hardware
-    from setup.config_text import read_json
+    from setup.config.text import read_json
     from setup.probe import ThisMachine
     from setup.probe import probe as probe_machine
 
@@ -127,7 +127,7 @@ def _hardware(recorded: Path | None, choice: Choice) -> Hardware:
 
 
 def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
-    from setup.config_write import write_config
+    from setup.config.write import write_config
 
     write_config(path, hardware.to_json())
     if console.json:
@@ -161,7 +161,7 @@ def _check(start: Situation, choice: Choice, console: Console) -> int:
 def _fit(start: Situation, console: Console) -> int:
     """Of the model that is named, else of the recommended one."""
     from setup.fit import fit
-    from setup.interview import interview, recommended
+    from setup.wizard.interview import interview, recommended
     from strata_cli.setup_view import show_fit
 
     situation = interview(start, recommended)
@@ -172,7 +172,7 @@ def _fit(start: Situation, console: Console) -> int:
 
 
 def _set_up(start: Situation, choice: Choice, console: Console) -> int:
-    from setup.interview import interview
+    from setup.wizard.interview import interview
     from strata_cli import setup_session as session
     from strata_cli.setup_calibration import calibrate
 

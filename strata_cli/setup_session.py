@@ -15,13 +15,13 @@ from strata_cli.setup_calibration import calibrated
 
 if TYPE_CHECKING:
     from engine.hardware import Hardware
-    from setup.answers import Answers
     from setup.asked import Asked
-    from setup.catalogue import ModelRow
-    from setup.interview import Ask
+    from setup.models.catalogue import ModelRow
     from setup.recommend import Recommendation
-    from setup.situation import Situation
-    from setup.subjects import Models
+    from setup.wizard.answers import Answers
+    from setup.wizard.interview import Ask
+    from setup.wizard.situation import Situation
+    from setup.wizard.subjects import Models
     from strata_cli.console import Console
 
 DEFAULT_MODELS = Path("models")
@@ -61,7 +61,7 @@ def begin(
     """The situation before the first question."""
     from engine.capabilities import THIS_VERSION
     from setup.rules.cards import choose_cards
-    from setup.situation import Situation
+    from setup.wizard.situation import Situation
 
     models = _models(choice, folder, console)
     situation = Situation(
@@ -88,10 +88,10 @@ def _models_folder(choice: Choice, folder: Path) -> Path:
 
 def _models(choice: Choice, folder: Path, console: Console) -> Models:
     """The catalogue, and what lies in this folder, in `models` and in the named folders."""
-    from setup.catalogue import catalogue
-    from setup.models import bundled_model
-    from setup.models_on_disk import find_models
-    from setup.subjects import Models
+    from setup.models.bundled import bundled_model
+    from setup.models.catalogue import catalogue
+    from setup.models.on_disk import find_models
+    from setup.wizard.subjects import Models
 
     places = [folder / place.expanduser() for place in choice.models_dirs]
     if not places and (folder / DEFAULT_MODELS).is_dir():
@@ -105,9 +105,9 @@ def _models(choice: Choice, folder: Path, console: Console) -> Models:
 
 def _answers(choice: Choice, flags: Asked, models: Models, folder: Path) -> Answers:
     """Flags are answers; a size or a file that is named is meant."""
-    from setup.answers import OWN, answers_of
-    from setup.catalogue import find_row
-    from setup.models import find_model
+    from setup.models.bundled import find_model
+    from setup.models.catalogue import find_row
+    from setup.wizard.answers import OWN, answers_of
 
     answers = replace(
         answers_of(flags),
@@ -140,7 +140,7 @@ def _is_path(name: str, folder: Path) -> bool:
 
 def who_answers(choice: Choice) -> Ask:
     """`--yes` and a dry run without a terminal take what is recommended; else a person decides."""
-    from setup.interview import nobody, recommended
+    from setup.wizard.interview import nobody, recommended
     from strata_cli.wizard import Wizard
 
     if choice.yes:
@@ -152,8 +152,8 @@ def who_answers(choice: Choice) -> Ask:
 
 def draft(situation: Situation) -> Draft:
     """The config that would be written, over the one that is there."""
-    from setup.config_diff import config_diff
-    from setup.config_merge import merge
+    from setup.config.diff import config_diff
+    from setup.config.merge import merge
 
     subject = situation.subject
     assert subject is not None
@@ -185,14 +185,14 @@ def _config_path(folder: Path, row: ModelRow) -> Path:
 
 
 def _old(path: Path) -> Mapping[str, Any]:
-    from setup.config_text import read_json
+    from setup.config.text import read_json
 
     return read_json(path) if path.exists() else {}
 
 
 def _better(situation: Situation) -> tuple[str, ...]:
     """What the rules suggest where the small model was taken for want of another answer."""
-    from setup.menus.models import why_family
+    from setup.wizard.menus.models import why_family
 
     taken = "family" in situation.answers.taken
     bundled = situation.answers.file == situation.models.bundled
@@ -230,8 +230,8 @@ def print_draft(drafted: Draft, console: Console) -> int:
 
 def confirm(situation: Situation, ask: Ask) -> bool:
     """Whether to write. Raises what `ask` raises."""
-    from setup.question import put
-    from setup.questions import WRITE
+    from setup.wizard.question import put
+    from setup.wizard.questions import WRITE
 
     asking = put(WRITE, situation)
     assert asking is not None
@@ -240,7 +240,7 @@ def confirm(situation: Situation, ask: Ask) -> bool:
 
 def get_model(situation: Situation, console: Console) -> None:
     """Downloads the model when that was the answer. Raises what the download raises."""
-    from setup.download import download
+    from setup.models.download import download
     from strata_cli.download_view import DownloadView
 
     subject = situation.subject
@@ -259,7 +259,7 @@ def get_model(situation: Situation, console: Console) -> None:
 
 def write(drafted: Draft, console: Console) -> int:
     """Writes the config; its name is the result."""
-    from setup.config_write import write_config
+    from setup.config.write import write_config
 
     changed = write_config(drafted.path, drafted.document["config"])
     if console.json:

@@ -12,7 +12,7 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 
 from engine.errors import ConfigError
-from setup.question import Asking, Option
+from setup.wizard.question import Asking, Option
 
 _INDENT = 3
 _WIDEST = 100

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 
 LEAST_GIB: Final = 8
 SPARE_GIB: Final = 24

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.profiles import load_profiles, matching_profile
 from setup.rules.budget import budget_split
 from setup.rules.card_verdict import (

@@ -8,7 +8,7 @@ from typing import Literal
 
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rules.card_menu import (
     SHARE_GIB,
     CardOption,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.hardware import Gpu, Hardware
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 
 SLOW_CARD_GIB: Final = 11.0
 SMALL_CARD_GIB: Final = 7.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rules.cells import cell_bytes
 
 FP16_MOST_CONTEXT: Final = 8_192

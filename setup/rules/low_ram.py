@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import DRAFT_LAYERS
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rules.budget import resident_budget_gib
 from setup.rules.context import QWEN36_ARCHITECTURE, QWEN36_SMALL_CARD_GIB
 from setup.rules.low_ram import OVERHEAD_CONTEXT, low_ram, spare_gib

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow
+from setup.models.catalogue import ModelRow
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import STREAM_WINDOW
 from setup.rules.low_ram import CARD_OVERHEAD_GIB

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelFile, ModelRow
-from setup.download import download
-from setup.hub.client import open_client
-from setup.hub.retry import Limits
+from setup.models.catalogue import ModelFile, ModelRow
+from setup.models.download import download
+from setup.models.hub.client import open_client
+from setup.models.hub.retry import Limits
 from tests.setup.hub_server import REPOSITORY, REVISION, HubFiles, hub_server, sha256
 
 FIRST = "IQ3_S/m-00001-of-00002.gguf"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from engine.capabilities import EVERYTHING, Capabilities
 from engine.hardware import Hardware
-from setup.answers import Answers, answers_of
 from setup.asked import Asked
-from setup.catalogue import catalogue
-from setup.interview import interview
-from setup.models import bundled_model
-from setup.models_on_disk import FoundModel
-from setup.question import Asking, Option
-from setup.situation import Situation
-from setup.subjects import Models
+from setup.models.bundled import bundled_model
+from setup.models.catalogue import catalogue
+from setup.models.on_disk import FoundModel
+from setup.wizard.answers import Answers, answers_of
+from setup.wizard.interview import interview
+from setup.wizard.question import Asking, Option
+from setup.wizard.situation import Situation
+from setup.wizard.subjects import Models
 
 
 def situation(

@@ -18,10 +18,10 @@ from engine.errors import ConfigError
 from engine.hardware import Hardware
 from engine.resolve import make_plan
 from setup.asked import Asked
-from setup.catalogue import ModelRow, catalogue
-from setup.catalogue_info import info_of
-from setup.config_file import read_config
-from setup.config_write import write_config
+from setup.config.file import read_config
+from setup.config.write import write_config
+from setup.models.catalogue import ModelRow, catalogue
+from setup.models.catalogue_info import info_of
 from setup.recommend import Recommendation, Subject, recommend
 from tests.setup.expected.case import machine, machine_names
 from tests.setup.random_machines import answers, machines

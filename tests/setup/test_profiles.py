@@ -11,7 +11,7 @@ import pytest
 
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
-from setup.catalogue import catalogue
+from setup.models.catalogue import catalogue
 from setup.profiles import Profile, load_profiles, matching_profile
 from tests.setup.four_cards import FOUR, R9700, four_card_profile
 

@@ -16,10 +16,10 @@ from engine.hardware import Hardware
 from engine.model_info import ModelInfo
 from engine.resolve import make_plan
 from setup.asked import Asked
-from setup.catalogue import catalogue, find_row
-from setup.catalogue_info import info_of, row_of
-from setup.config_file import read_config
-from setup.config_write import write_config
+from setup.config.file import read_config
+from setup.config.write import write_config
+from setup.models.catalogue import catalogue, find_row
+from setup.models.catalogue_info import info_of, row_of
 from setup.recommend import Recommendation, Subject, recommend
 from setup.user_settings import Calibration, Gained
 from tests.machines import flash_next_sizes, machine

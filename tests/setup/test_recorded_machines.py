@@ -8,8 +8,8 @@ import pytest
 
 from engine.errors import ConfigError
 from setup.asked import Asked
-from setup.catalogue import catalogue, find_row
-from setup.catalogue_info import info_of
+from setup.models.catalogue import catalogue, find_row
+from setup.models.catalogue_info import info_of
 from setup.recommend import Recommendation, Subject, recommend
 from setup.rules.size import recommend_row
 from setup.rules.workers import pool_workers, socket_tip

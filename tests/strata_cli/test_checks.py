@@ -9,7 +9,7 @@ import pytest
 
 import bench.records
 from bench.suites import SUITES
-from setup.models import bundled_model
+from setup.models.bundled import bundled_model
 from tests.machines import FIXTURES, SMALL_MODEL
 from tests.strata_cli.commands import strata
 

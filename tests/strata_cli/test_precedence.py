@@ -13,9 +13,9 @@ from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from engine.resolve import make_plan
-from setup.catalogue import find_row
-from setup.catalogue_info import info_of
-from setup.config_file import read_config
+from setup.config.file import read_config
+from setup.models.catalogue import find_row
+from setup.models.catalogue_info import info_of
 from strata_cli.precedence import Layered, layered, said_by
 from tests.machines import machine
 from tests.setup.four_cards import FOUR

@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from setup.models import bundled_model
+from setup.models.bundled import bundled_model
 from tests.strata_cli.commands import strata
 
 ROOT = Path(__file__).parents[2]

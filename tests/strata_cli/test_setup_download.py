@@ -11,8 +11,8 @@ import pytest
 from engine.capabilities import THIS_VERSION
 from engine.errors import ConfigError
 from setup.asked import Asked
-from setup.situation import Situation
-from setup.subjects import Models
+from setup.wizard.situation import Situation
+from setup.wizard.subjects import Models
 from strata_cli.console import Console
 from strata_cli.setup_session import Choice, draft, get_model, show_draft, write
 from tests.machines import machine

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.catalogue import find_row
+from setup.models.catalogue import find_row
 from setup.rules.budget import budget_split, resident_budget_gib
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
-from setup.catalogue import ModelRow, catalogue, find_row
+from setup.models.catalogue import ModelRow, catalogue, find_row
 from setup.rules.card_menu import card_options, pick, singles, together, vendor_of, vendors
 from tests.setup.rules.cards_of import GIB, amd, indices, nvidia, pc
 

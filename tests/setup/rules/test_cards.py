@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import ConfigError
 from engine.hardware import Gpu
-from setup.catalogue import find_row
+from setup.models.catalogue import find_row
 from setup.rules.cards import CardChoice, OptIns, choose_cards
 from tests.setup.rules.cards_of import amd, indices, nvidia, pc
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow, catalogue, find_row
+from setup.models.catalogue import ModelRow, catalogue, find_row
 from setup.rules.context import (
     CONTEXTS,
     context_need,

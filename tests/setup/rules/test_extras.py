@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from setup.catalogue import find_row
+from setup.models.catalogue import find_row
 from setup.rules.extras import (
     amd_desktop_tip,
     conversation_cache_tip,

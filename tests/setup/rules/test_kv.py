@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.catalogue import find_row
+from setup.models.catalogue import find_row
 from setup.rules.cells import CELL_BYTES
 from setup.rules.context import CONTEXTS
 from setup.rules.kv import kv_ram_gb, kv_streaming, recommend_kv

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.catalogue import ModelRow, catalogue, find_row
+from setup.models.catalogue import ModelRow, catalogue, find_row
 from setup.rules.low_ram import gpu_gb, low_ram, paging_risk, slow_share, spare_gib
 
 QWEN36 = "Qwen3.6-UD-IQ3_S"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from setup.catalogue import catalogue, find_row
+from setup.models.catalogue import catalogue, find_row
 from setup.rules.budget import resident_budget_gib
 from setup.rules.context import recommend_context
 from setup.rules.kv import kv_ram_gb, kv_streaming, recommend_kv

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.catalogue import FAMILIES, catalogue, find_row
+from setup.models.catalogue import FAMILIES, catalogue, find_row
 from setup.rules.size import below_floor, recommend_family, recommend_row, size_verdict
 
 ROWS = catalogue()

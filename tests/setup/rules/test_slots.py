@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from setup.catalogue import ModelRow, catalogue, find_row
+from setup.models.catalogue import ModelRow, catalogue, find_row
 from setup.rules.cells import CELL_BYTES
 from setup.rules.slots import cache_gb, parallel_reason, recommend_parallel, slot_gb
 

@@ -1,0 +1,1 @@
+"""The config file `strata-<model>.json`: its keys, its faults, merging and writing."""

@@ -1,0 +1,91 @@
+"""Reads a JSON file: never more than it should, and with its faults told precisely."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ConfigError
+from setup.config.json_faults import find_fault, place
+from setup.config.json_words import quoted
+
+LARGEST_BYTES = 1 << 20
+"""More than any config or recorded machine has."""
+
+_MEND = "mend the file, or write it again with `strata setup`"
+_SAVE = "save it as UTF-8; editors call that the encoding of a file"
+_KINDS = (
+    (stat.S_ISDIR, "is a folder", "name a file in it"),
+    (stat.S_ISFIFO, "is a pipe, not a file", "write its text to a file first"),
+    (stat.S_ISSOCK, "is a socket, not a file", "name a file"),
+    (stat.S_ISCHR, "is a device, not a file", "name a file"),
+    (stat.S_ISBLK, "is a device, not a file", "name a file"),
+)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; a UTF-8 byte-order mark is skipped.
+
+    Raises `ConfigError` with a hint: not there, not a file, more than 1 MiB, not UTF-8, not JSON
+    (with line and column), the same key twice, NaN, or another value than an object.
+    """
+    value = read_value(path)
+    if not isinstance(value, dict):
+        shown = quoted(json.dumps(value, ensure_ascii=False))
+        raise ConfigError(f"{path}: holds {shown}, not an object", _MEND)
+    return value
+
+
+def read_value(path: Path) -> Any:
+    """Any JSON value, with the errors of `read_json` but the last."""
+    text = read_text(path)
+    fault = find_fault(text)
+    if fault is not None:
+        where = f"{path}: line {fault.line}, column {fault.column}"
+        raise ConfigError(f"{where}: {fault.message}", fault.hint)
+    return json.loads(text)
+
+
+def read_text(path: Path) -> str:
+    """The text of a small UTF-8 file, without a byte-order mark. Raises `ConfigError`."""
+    data = _read_bytes(path)
+    if data.startswith(_UTF16) or b"\0" in data[:4]:
+        raise ConfigError(f"{path}: is UTF-16 text, not UTF-8", _SAVE)
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        line, column = place(before, len(before))
+        where = f"{path}: line {line}, column {column}"
+        raise ConfigError(
+            f"{where}: byte 0x{data[error.start]:02x} is not UTF-8 text", _SAVE
+        ) from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    """What kind of file it is gets asked first: opening a pipe would wait for its other end."""
+    try:
+        mode = path.stat().st_mode
+        for is_kind, what, hint in _KINDS:
+            if is_kind(mode):
+                raise ConfigError(f"{path}: {what}", hint)
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+    except PermissionError:
+        raise ConfigError(f"{path}: may not be read", f"allow it: chmod u+r {path}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"{path}: cannot be read: {reason}", "write one with `strata setup`"
+        ) from None
+    if len(data) > LARGEST_BYTES:
+        raise ConfigError(
+            f"{path}: has more than {LARGEST_BYTES} bytes, the most that a config may have",
+            "name a config, or write one with `strata setup`",
+        )
+    return data

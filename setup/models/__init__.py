@@ -1,0 +1,1 @@
+"""Models by name and on the disk: the catalogue, what a file is, downloads."""

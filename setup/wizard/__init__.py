@@ -1,0 +1,1 @@
+"""The questions of setup as data, and the interview that asks them."""
