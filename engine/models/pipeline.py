@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ import torch
 
 from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
+from engine.models.runner import EagerRunner, GraphRunner, Runner
 from engine.models.state import StateShape
 from engine.models.trunk import Trunk
 from engine.models.weights import ModelWeights
 from engine.ops import Ops
 from engine.pipeline import Checkpoint, DraftAsk
-from engine.rows import Rows, rows_of
+from engine.rows import rows_of
 from engine.window import Span, Verdict, Window
 
 
@@ -58,6 +59,9 @@ class DevicePipeline:
         pooled_norm: bool = False,
     ) -> None:
         self.slots = shape.slots
+        graphs = ops.device.startswith("cuda")
+        if graphs:  # one slot more, in which graphs run their operators for the first time
+            shape = replace(shape, slots=shape.slots + 1)
         self.max_context = shape.context
         self.vocab_size = config.vocab_size
         self.can_draft = w.draft is not None and shape.drafts > 0
@@ -70,8 +74,12 @@ class DevicePipeline:
                 w.draft, draft_config, shape, ops, table, pooled_norm=pooled_norm
             )
         self._state = [*self.trunk.state, *(self.drafter.state if self.drafter else [])]
-        self._hyper = config.hyper_streams > 0
         self.device = ops.device
+        self._runner: Runner = EagerRunner(
+            self.trunk, ops.device, hyper=config.hyper_streams > 0, drafts=self.drafter is not None
+        )
+        if graphs:
+            self._runner = GraphRunner(self.trunk, ops.device, self.slots, self._runner)
         self._seats = [_DraftSeat() for _ in range(shape.slots)]
         self._residual = torch.empty(0)
 
@@ -89,31 +97,21 @@ class DevicePipeline:
 
     def forward(self, window: Window) -> npt.NDArray[np.float32]:
         """See `Pipeline.forward`."""
-        tokens = self._tokens([token for span in window.spans for token in span.tokens])
-        rows = rows_of(
-            [(s.slot, s.start, len(s.tokens), s.certain) for s in window.spans], self.device
-        )
-        residual = self.trunk.forward(tokens, rows)
+        tokens = [token for span in window.spans for token in span.tokens]
+        spans = [(s.slot, s.start, len(s.tokens), s.certain) for s in window.spans]
         wanted: list[int] = []
         first = 0
         for span in window.spans:
             wanted += range(first + span.logits_from, first + len(span.tokens))
             first += len(span.tokens)
-        if self._hyper:
-            hidden = self.trunk.hidden(residual[wanted])
-            self._residual = residual
-        else:  # the draft layer reads the normed hidden of every row
-            everything = wanted if self.drafter is None else list(range(len(tokens)))
-            hidden = self.trunk.hidden(residual[everything])
-            self._residual = hidden
-            hidden = hidden if self.drafter is None else hidden[wanted]
-        if not wanted:
-            return np.empty((0, self.vocab_size), np.float32)
-        return self.trunk.logits(hidden).cpu().numpy()
+        found = self._runner.forward(tokens, spans, wanted)
+        self._residual = found.residual
+        return found.logits
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
         """See `Pipeline.commit`."""
-        lines, first = [], 0
+        lines: list[list[int]] = []
+        first = 0
         for span, verdict in zip(window.spans, verdicts, strict=True):
             more = verdict.kept - span.certain
             if more > 0:
@@ -121,9 +119,7 @@ class DevicePipeline:
                 lines.append([span.slot, first + span.certain, more, start, more])
             first += len(span.tokens)
         if lines:
-            spans = torch.tensor(lines, dtype=torch.int32, device=self.device)
-            empty = spans.new_empty(0)
-            self.trunk.commit(Rows(spans, empty, empty))
+            self._runner.commit(lines)
         if self.drafter is not None:
             self._catch_up(window, verdicts, self.drafter)
         else:

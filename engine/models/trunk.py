@@ -19,6 +19,7 @@ class Trunk:
     def __init__(
         self, w: ModelWeights, config: ModelConfig, shape: StateShape, ops: Ops, table: torch.Tensor
     ) -> None:
+        self.vocab_size = config.vocab_size
         self._w = w
         self._config = config
         self._ops = ops
