@@ -1,8 +1,13 @@
 """Products of float rows and float matrices: dot32, as `engine/reference/lanes.py` orders it.
 
 In a segment of 512 inputs lane l adds the products of inputs l, l + 32, ... in turn, from 0; the
-lanes are added as a tree of adjacent pairs, the segments in ascending order. A warp takes a segment.
+lanes are added as a tree of adjacent pairs, the segments in ascending order. A warp takes a
+segment.
 """
+
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
 
 from __future__ import annotations
 
@@ -10,55 +15,45 @@ import triton
 import triton.language as tl
 
 from engine.kernels import lanes
+from engine.kernels.unpack import load
 
 
 @triton.jit
 def float_tile(X, tile, row, rows, K: tl.constexpr, FORM: tl.constexpr, R: tl.constexpr,
                LEVELS: tl.constexpr):  # fmt: skip
-    """R rows times one tile: a tuple of R tensors [FORM.tile]. 2**LEVELS segments at a time.
+    """R rows times one tile: [FORM.tile, R]. 2**LEVELS segments at a time.
 
     row: the first of R rows; those from `rows` on are computed as the last one.
     """
     S: tl.constexpr = 1 << LEVELS
     B: tl.constexpr = FORM.tile
     SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
-    ALL: tl.constexpr = FORM.groups % (16 * S) == 0
-    n = tl.arange(0, B)[None, :, None]
-    lane = tl.arange(0, 32)[None, None, :]
-    totals = ()
-    for r in tl.static_range(R):
-        totals = totals + (tl.zeros([B], tl.float32),)
-    for first in tl.static_range(0, SEGMENTS, S):
-        g0 = (first + tl.arange(0, S))[:, None, None] * 16
+    UNROLLED: tl.constexpr = FORM.unrolled
+    ALL: tl.constexpr = FORM.groups % (16 * S) == 0 and K % 32 == 0
+    # Axes: outputs, segments, rows, lanes. Four lanes in a thread; rows stay in a thread.
+    n = tl.arange(0, B)[:, None, None, None]
+    lane = tl.arange(0, 32)[None, None, None, :]
+    r = tl.minimum(row + tl.arange(0, R), rows - 1).to(tl.int64)[None, None, :, None] * K
+    total = tl.zeros([B * R], tl.float32)
+    for first in range(0, SEGMENTS, S):
+        g = (first + tl.arange(0, S))[None, :, None, None] * 16
         weights = ()
-        for i in tl.static_range(FORM.unrolled):
-            p = tile + (g0 + i) * (B * 32) + n * 32 + lane
-            if ALL:
-                weights = weights + (tl.load(p),)
-            else:
-                weights = weights + (tl.load(p, mask=g0 + i < FORM.groups, other=0.0),)
-        accs = ()
-        for r in tl.static_range(R):
-            accs = accs + (tl.zeros([S, B, 32], tl.float32),)
-        for i in tl.static_range(FORM.unrolled):
-            w = weights[i].to(tl.float32)
-            new = ()
-            for r in tl.static_range(R):
-                at = (g0 + i) * 32 + lane
-                x = X + tl.minimum(row + r, rows - 1).to(tl.int64) * K + at
-                if ALL and K % 32 == 0:
-                    a = tl.load(x)
-                else:
-                    a = tl.load(x, mask=at < K, other=0.0)
-                v, a = tl.broadcast(w, a)
-                new = new + (accs[r] + v * a,)
-            accs = new
-        after = ()
-        for r in tl.static_range(R):
-            parts = tl.reshape(lanes.tree(accs[r], S * B), [S, B])
-            after = after + (lanes.add_in_order(totals[r], parts, B, LEVELS),)
-        totals = after
-    return totals
+        for i in tl.static_range(UNROLLED):
+            p = tile + (g + i) * (B * 32) + n * 32 + lane
+            weights = weights + (load(p, g + i < FORM.groups, ALL),)
+        # Without it the compiler moves every load down to its use, and nothing is in flight.
+        tl.debug_barrier()
+        acc = tl.zeros([B, S, R, 32], tl.float32)
+        for i in tl.static_range(UNROLLED):
+            at = (g + i) * 32 + lane
+            # Every output reads the row itself: the layout of weights is that of products.
+            x = load(X + r + at + n * 0, at < K, ALL)
+            w, x = tl.broadcast(weights[i].to(tl.float32), x)
+            acc = acc + w * x
+        parts = tl.reshape(lanes.tree(acc, B * S * R), [B, S, R])
+        parts = tl.reshape(tl.permute(parts, (1, 0, 2)), [S, B * R])
+        total = lanes.add_in_order(total, parts, B * R, LEVELS)
+    return tl.reshape(total, [B, R])
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -83,8 +78,7 @@ def few(X, RECORD, EXPERTS, OUT, rows, N: tl.constexpr, K: tl.constexpr, USED: t
         row = block * R
         last = rows
     base = base + tile.to(tl.int64) * (FORM.groups * B * 32)
-    totals = float_tile(X, base, row, last, K, FORM, R, LEVELS)
-    n = tile * B + tl.arange(0, B)
-    for r in tl.static_range(R):
-        p = block * R + r
-        tl.store(OUT + p.to(tl.int64) * N + n, totals[r], mask=n < tl.where(p < rows, N, 0))
+    out = float_tile(X, base, row, last, K, FORM, R, LEVELS)
+    n = (tile * B + tl.arange(0, B))[:, None]
+    p = (block * R + tl.arange(0, R))[None, :]
+    tl.store(OUT + p.to(tl.int64) * N + n, out, mask=(n < N) & (p < rows))

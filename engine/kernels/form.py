@@ -1,9 +1,9 @@
 """How a matrix lies in device memory: what a kernel is compiled for.
 
 A record is one matrix, tile after tile: `tile` outputs and all their inputs. A tile of integers is
-one run of bytes: code planes, multipliers, scales, and the same for minima. Every section goes group
-by group (32 inputs), so a program reads runs. In a byte of a plane the low field belongs to element
-j of a group and the high one to element j + 16.
+one run of bytes: code planes, multipliers, scales, and the same for minima. Every section goes
+group by group (32 inputs), so a program reads runs. In a byte of a plane the low field belongs to
+element j of a group and the high one to element j + 16.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from engine.gguf.types import QuantType
 
 GROUP = 32
 TILE = 32
-# Tiles of float matrices are narrow: an output has 32 lanes, and a matrix of few outputs must still
-# spread over a chip.
-FLOAT_TILE = 8
-NARROW_FLOAT_TILE = 4
-WIDE_FROM = 2048
+# Four outputs of 32 lanes give each thread of a warp four lanes, of weights and of activations.
+FLOAT_TILE = 4
 # Sections go in steps of 4 groups.
 STEP = 4
 FLOAT_TYPES = frozenset({"F32", "F16", "BF16", "NVFP4"})
@@ -169,8 +166,3 @@ def form_of(
         at_minimum_scale=at[5],
         tile_bytes=at[6],
     )
-
-
-def float_tile(rows: int) -> int:
-    """Outputs in a tile of a float matrix of `rows` outputs."""
-    return FLOAT_TILE if rows >= WIDE_FROM else NARROW_FLOAT_TILE

@@ -4,6 +4,10 @@ Nothing here asks a compiler for a sum: every addition is written, between tenso
 takes apart.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import triton

@@ -17,6 +17,8 @@ from engine.kernels.quantise import Activations, quantised
 # Most rows that a dp4a program takes at once, and from how many rows tensor cores are used.
 FEW = 4
 ROW_TILE = 16
+# Up to how many rows a segment has a warp of its own; more rows fill the chip by themselves.
+SPREAD_ROWS = 64
 # Warps a program, as a power of two: a warp takes a segment.
 _MOST_LEVELS = 3
 _KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
@@ -79,7 +81,7 @@ def integer_few(
     grid = (-(-weight.rows // TILE), -(-rows // r))
     stack = weight.addresses if used else weight.record
     integer_product.few[grid](
-        x.codes, x.scale, x.sums, stack, out if experts is None else experts, out, rows,
+        x.codes, x.info, stack, out if experts is None else experts, out, rows,
         N=weight.rows, USED=used, FORM=form, R=r, B=TILE, LEVELS=levels, ASM=assembly(out),
         num_warps=1 << levels, enable_fp_fusion=False,
     )  # fmt: skip
@@ -87,11 +89,14 @@ def integer_few(
 
 def integer_many(x: Activations, weight: Matrix, out: torch.Tensor) -> None:
     """Rows by tensor cores."""
-    grid = (-(-weight.rows // TILE), -(-len(out) // ROW_TILE))
+    form, rows = weight.form, len(out)
+    assert isinstance(form, Form)
+    levels = levels_for(form.groups) if rows <= SPREAD_ROWS else 0
+    grid = (-(-weight.rows // TILE), -(-rows // ROW_TILE))
     integer_product.many[grid](
-        x.codes, x.scale, x.sums, weight.record, out, len(out),
-        N=weight.rows, FORM=weight.form, R=ROW_TILE, B=TILE, ASM=assembly(out),
-        num_warps=1, enable_fp_fusion=False,
+        x.codes, x.info, weight.record, out, rows,
+        N=weight.rows, FORM=form, R=ROW_TILE, B=TILE, LEVELS=levels, ASM=assembly(out),
+        num_warps=1 << levels, enable_fp_fusion=False,
     )  # fmt: skip
 
 

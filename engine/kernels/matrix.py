@@ -19,6 +19,7 @@ from engine.gguf.integer_form import IntegerForm, integer_form
 from engine.gguf.types import QuantType
 from engine.kernels.form import (
     CODES,
+    FLOAT_TILE,
     FLOAT_TYPES,
     GROUP,
     STEP,
@@ -26,7 +27,6 @@ from engine.kernels.form import (
     Codes,
     FloatForm,
     Form,
-    float_tile,
     form_of,
 )
 
@@ -102,7 +102,7 @@ def _padded(a: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 def _floats(raw: Array, kind: QuantType, columns: int, device: str) -> Matrix:
     count, rows = raw.shape[:2]
-    tile, groups = float_tile(rows), -(-columns // GROUP)
+    tile, groups = FLOAT_TILE, -(-columns // GROUP)
     tiles = -(-rows // tile)
     stored = {"F16": torch.float16, "BF16": torch.bfloat16}.get(kind.name, torch.float32)
     record = torch.empty((count, tiles, groups, tile, GROUP), dtype=stored, device=device)

@@ -22,12 +22,12 @@ class Activations:
     """Rows of int8 with S segments of 16 groups each, zeros behind the last column.
 
     codes: int8 [R, S * 512], elements of a group in order, or woven: 0, 16, 1, 17, ...
-    scale: float32 [R, S * 16]. sums: int32 [R, S * 16, 2], of each half of a group.
+    info: int64 [R, S * 16], a group's scale (the lower 32 bits) and the sums of its halves (16 bits
+    each).
     """
 
     codes: torch.Tensor
-    scale: torch.Tensor
-    sums: torch.Tensor
+    info: torch.Tensor
 
 
 def quantised(x: torch.Tensor, *, woven: bool) -> Activations:
@@ -35,12 +35,11 @@ def quantised(x: torch.Tensor, *, woven: bool) -> Activations:
     rows, columns = x.shape
     segments = -(-columns // SEGMENT)
     codes = torch.empty((rows, segments * SEGMENT), dtype=torch.int8, device=x.device)
-    scale = torch.empty((rows, segments * 16), dtype=torch.float32, device=x.device)
-    sums = torch.empty((rows, segments * 16, 2), dtype=torch.int32, device=x.device)
+    info = torch.empty((rows, segments * 16), dtype=torch.int64, device=x.device)
     quantise[(rows, segments)](
-        x, codes, scale, sums, columns, WOVEN=woven, num_warps=1, enable_fp_fusion=False
+        x, codes, info, K=columns, WOVEN=woven, num_warps=1, enable_fp_fusion=False
     )
-    return Activations(codes, scale, sums)
+    return Activations(codes, info)
 
 
 @triton.jit
@@ -61,19 +60,21 @@ def integers(x, M: tl.constexpr):
 
 
 @triton.jit
-def quantise(X, CODES, SCALE, SUMS, K: tl.constexpr, WOVEN: tl.constexpr):
+def quantise(X, CODES, INFO, K: tl.constexpr, WOVEN: tl.constexpr):
     """One segment of one row. Grid (rows, segments)."""
-    segments = tl.num_programs(1)
     group = tl.arange(0, 16)
     at = tl.program_id(1) * 512 + group[:, None] * 32 + tl.arange(0, 32)[None, :]
     row = tl.program_id(0).to(tl.int64)
     x = tl.load(X + row * K + at, mask=at < K, other=0.0)
     q, s = integers(x, 16)
-    first = (row * segments + tl.program_id(1)) * 16
-    tl.store(SCALE + first + group, s)
+    first = (row * tl.num_programs(1) + tl.program_id(1)) * 16
     halves = tl.reshape(q, [16, 2, 16])
-    half = (first + group)[:, None] * 2 + tl.arange(0, 2)[None, :]
-    tl.store(SUMS + half, tl.sum(halves, axis=2))
+    # 16 bits of each sum; the lower one must not reach into the upper one.
+    sums = tl.sum(halves, axis=2)
+    sums = tl.where(tl.arange(0, 2)[None, :] == 0, sums & 0xFFFF, sums << 16)
+    info = tl.sum(sums, axis=1).to(tl.int64) << 32
+    info = info | (s.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+    tl.store(INFO + first + group, info)
     codes = q
     if WOVEN:
         codes = tl.reshape(tl.permute(halves, (0, 2, 1)), [16, 32])

@@ -1,5 +1,5 @@
-"""exp, sigmoid, silu and softplus of float32 tensors, the operations of `engine/reference/scalar.py`
-one by one. Launch kernels that use them with `enable_fp_fusion=False`.
+"""exp, sigmoid, silu and softplus of float32 tensors, by the operations of
+`engine/reference/scalar.py` one by one. Launch kernels that use them with `enable_fp_fusion=False`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ Integers are exact, so no order matters here. A segment is 16 groups. Loads of a
 before what uses them: that is what keeps memory busy.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import triton
@@ -56,7 +60,7 @@ def dot(a, b, ASM: tl.constexpr):
         )
     else:
         products = a.to(tl.int32) * b.to(tl.int32)
-    return tl.sum(products, axis=2)
+    return tl.sum(products, axis=3)
 
 
 @triton.jit
@@ -76,11 +80,7 @@ def _entries(fields, FORM: tl.constexpr, W: tl.constexpr):
 
 @triton.jit
 def load(p, ok, ALL: tl.constexpr):
-    if ALL:
-        v = tl.load(p)
-    else:
-        v = tl.load(p, mask=ok, other=0)
-    return v
+    return tl.load(p) if ALL else tl.load(p, mask=ok, other=0)
 
 
 @triton.jit
@@ -93,9 +93,10 @@ def planes(tile, g0, at, FORM: tl.constexpr, B: tl.constexpr, W: tl.constexpr,
     """
     BLOCK: tl.constexpr = B * W
     HIGH: tl.constexpr = FORM.at_high * W // 16
+    UNROLLED: tl.constexpr = FORM.unrolled
     low = ()
     high = ()
-    for i in tl.static_range(FORM.unrolled):
+    for i in tl.static_range(UNROLLED):
         ok = g0 + i < FORM.padded
         if FORM.bits == 8:
             p = tile + (g0 + i) * (2 * BLOCK) + at
@@ -106,12 +107,10 @@ def planes(tile, g0, at, FORM: tl.constexpr, B: tl.constexpr, W: tl.constexpr,
                 low = low + (load(tile + (g0 + i) // 2 * BLOCK + at, ok, ALL),)
         else:
             low = low + (load(tile + (g0 + i) * BLOCK + at, ok, ALL),)
-            if FORM.bits == 5:
-                if i % 4 == 0:
-                    high = high + (load(tile + HIGH + (g0 + i) // 4 * BLOCK + at, ok, ALL),)
-            if FORM.bits == 6:
-                if i % 2 == 0:
-                    high = high + (load(tile + HIGH + (g0 + i) // 2 * BLOCK + at, ok, ALL),)
+            if FORM.bits == 5 and i % 4 == 0:
+                high = high + (load(tile + HIGH + (g0 + i) // 4 * BLOCK + at, ok, ALL),)
+            if FORM.bits == 6 and i % 2 == 0:
+                high = high + (load(tile + HIGH + (g0 + i) // 2 * BLOCK + at, ok, ALL),)
     return low, high
 
 
@@ -188,14 +187,16 @@ def numbers(tile, g0, n, FORM: tl.constexpr, MINIMUM: tl.constexpr, B: tl.conste
     EACH: tl.constexpr = FORM.minimum_multipliers if MINIMUM else FORM.multipliers
     M: tl.constexpr = FORM.at_minimum_multiplier // 4 if MINIMUM else FORM.at_multiplier // 4
     D: tl.constexpr = FORM.at_minimum_scale // 4 if MINIMUM else FORM.at_scale // 4
+    QUADS: tl.constexpr = FORM.unrolled // 4
     multipliers = ()
     for h in tl.static_range(EACH):
-        for i in tl.static_range(FORM.unrolled // 4):
+        for i in tl.static_range(QUADS):
             p = tile + M + (h * (FORM.padded // 4) + g0 // 4 + i) * B + n
             multipliers = multipliers + (load(p, g0 + 4 * i < FORM.padded, ALL),)
     scales = ()
     PER_WORD: tl.constexpr = FORM.span if FORM.wide else 2 * FORM.span
-    for i in tl.static_range((FORM.unrolled + PER_WORD - 1) // PER_WORD):
+    WORDS: tl.constexpr = (FORM.unrolled + PER_WORD - 1) // PER_WORD
+    for i in tl.static_range(WORDS):
         p = tile + D + (g0 // PER_WORD + i) * B + n
         scales = scales + (load(p, g0 + PER_WORD * i < FORM.padded, ALL),)
     return multipliers, scales
