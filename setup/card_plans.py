@@ -1,54 +1,73 @@
-"""The memory table of each card for what the rules chose."""
+"""What the rules put on each card: the placement of the layers, and a memory table."""
 
 from __future__ import annotations
 
-from engine.card_memory import RESERVE_BYTES, CardPlan, plan_cards
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.card_memory import HEAD_SHARE, RESERVE_BYTES, CardPlan, plan_cards
 from engine.hardware import Hardware
 from engine.layer_split import even_split, parse_layer_split
+from engine.memory import GIB
 from engine.model_info import ModelInfo
 from setup.asked import Asked
 from setup.rule_choice import RuleChoice
-from setup.rules.auto_split import auto_split
+from setup.rules.auto_split import AutoSplit, auto_split
 from setup.rules.card_speed import layer_ms
-from setup.rules.cards import sizing_gib
+from setup.rules.card_verdict import sizing_gib
 
 _MIB = 1 << 20
-_GIB = 1 << 30
 
 
-def card_plans(
-    info: ModelInfo, hardware: Hardware, choice: RuleChoice, asked: Asked
-) -> tuple[CardPlan, ...]:
-    """A plan for each chosen card, in the order of the layers; none without cards."""
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A plan for each chosen card in the order of the layers, and `auto` where it placed them."""
+
+    plans: tuple[CardPlan, ...]
+    auto: AutoSplit | None
+
+
+def place(info: ModelInfo, hardware: Hardware, choice: RuleChoice, asked: Asked) -> Placement:
+    """The layers on the chosen cards; no plans without cards."""
     if not choice.cards:
-        return ()
-    reserve = asked.vram_reserve_mib
-    sizes = [int(sizing_gib(card, hardware) * _GIB) for card in choice.cards]
-    slots = max(1, asked.parallel if asked.parallel is not None else choice.parallel)
-    return plan_cards(
-        info,
-        [(card.name, size) for card, size in zip(choice.cards, sizes, strict=True)],
-        _first_layers(info, choice, sizes),
-        kv=choice.kv,
-        slots=slots,
-        max_context=choice.context,
-        kv_resident=choice.kv_resident,
-        reserve_bytes=RESERVE_BYTES if reserve is None else reserve * _MIB,
-    )
+        return Placement((), None)
+    cards = [(card.name, int(sizing_gib(card, hardware) * GIB)) for card in choice.stages]
+
+    def plans(cards: Sequence[tuple[str, int]], first_layers: Sequence[int]) -> list[CardPlan]:
+        reserve = asked.vram_reserve_mib
+        return list(
+            plan_cards(
+                info,
+                cards,
+                first_layers,
+                kv=choice.kv,
+                slots=max(1, choice.parallel if asked.parallel is None else asked.parallel),
+                max_context=choice.context,
+                kv_resident=choice.kv_resident,
+                reserve_bytes=RESERVE_BYTES if reserve is None else reserve * _MIB,
+            )
+        )
+
+    points = parse_layer_split(choice.layer_split, len(cards), info.layers)
+    if points is not None or len(cards) == 1 or not info.expert_pairs:
+        split = even_split(info.layers, len(cards)) if points is None else points
+        return Placement(tuple(plans(cards, split)), None)
+    auto = _auto(info, choice, [size for _, size in cards], plans([("", 0)], ())[0])
+    return Placement(tuple(plans(cards, auto.first_layers)), auto)
 
 
-def _first_layers(info: ModelInfo, choice: RuleChoice, sizes: list[int]) -> tuple[int, ...]:
-    """The first layer of each later card; `auto` asks the cost model."""
-    count = len(choice.cards)
-    points = parse_layer_split(choice.layer_split, count, info.layers)
-    if points is not None:
-        return points
-    if count == 1 or not info.expert_pairs:
-        return even_split(info.layers, count)
-    fixed = info.dense_bytes // count
-    rooms = [max(0, size - fixed) for size in sizes]
-    pair = info.expert_bytes // info.expert_pairs
-    found = auto_split(
-        info.layers, info.expert_pairs // info.layers, pair, rooms, layer_ms(choice.cards)
+def _auto(info: ModelInfo, choice: RuleChoice, sizes: list[int], whole: CardPlan) -> AutoSplit:
+    """Where the cost model puts the layers. `whole` is the model as one card would hold it: its
+    fixed costs come with each layer, with each card, or (head and draft layer) with the last."""
+    head = int(info.dense_bytes * HEAD_SHARE)
+    by_layer = whole.dense_bytes - head + whole.kv_bytes + whole.state_bytes
+    rooms = [size - whole.buffer_bytes - whole.reserve_bytes for size in sizes]
+    rooms[-1] -= head + whole.draft_bytes
+    return auto_split(
+        info.layers,
+        info.expert_pairs // info.layers,
+        info.expert_bytes // info.expert_pairs,
+        rooms,
+        layer_ms(choice.stages),
+        by_layer // info.layers,
     )
-    return found.first_layers

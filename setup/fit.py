@@ -9,7 +9,7 @@ from engine.config import RunConfig
 from engine.hardware import Hardware
 from engine.resolve import make_plan
 from setup.asked import Asked
-from setup.card_plans import card_plans
+from setup.card_plans import place
 from setup.recommend import Recommendation, Subject
 
 MOST_SLOTS = 4096
@@ -68,7 +68,7 @@ def _on_engine(subject: Subject, hardware: Hardware, found: Recommendation) -> _
 def _on_cards(subject: Subject, hardware: Hardware, asked: Asked, found: Recommendation) -> _Holds:
     def holds(context: int, slots: int) -> bool:
         choice = replace(found.rule, context=context)
-        plans = card_plans(subject.info, hardware, choice, replace(asked, parallel=slots))
+        plans = place(subject.info, hardware, choice, replace(asked, parallel=slots)).plans
         return all(plan.fits for plan in plans)
 
     return holds

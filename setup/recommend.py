@@ -15,7 +15,7 @@ from engine.memory import MemoryPlan
 from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
 from setup.asked import Asked
-from setup.card_plans import card_plans
+from setup.card_plans import place
 from setup.models.catalogue import ModelRow
 from setup.rule_choice import Case, RuleChoice, choose
 from setup.tips import tips
@@ -90,19 +90,24 @@ def recommend(
     config = _config(subject, asked, old, choice, taken, plan, folder)
     if calibration is not None:
         config["args"] += [word for gained in calibration.gained for word in gained.args]
-    cards = card_plans(subject.info, hardware, choice, asked)
+    placed = place(subject.info, hardware, choice, asked)
     return Recommendation(
         config=config,
         rule=choice,
-        reasons=(*choice.reasons, *_engine_reasons(plan), *_calibrated(calibration)),
+        reasons=(
+            *choice.reasons,
+            *((placed.auto.sentence,) if placed.auto else ()),
+            *_engine_reasons(plan),
+            *_calibrated(calibration),
+        ),
         notes=(
             *choice.warnings,
             *(f"left out: {sentence}" for sentence in taken.left_out),
             *_memory_notes(plan),
-            *tips(subject.row, hardware, choice, asked, cards, capabilities),
+            *tips(subject.row, hardware, choice, asked, placed.plans, capabilities),
         ),
         memory=plan.memory,
-        cards=cards,
+        cards=placed.plans,
     )
 
 

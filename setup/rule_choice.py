@@ -8,12 +8,15 @@ from typing import Any
 
 from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
+from engine.memory import GIB
 from setup.asked import Asked
 from setup.config.keys import OWNED
 from setup.models.catalogue import ModelRow, catalogue
 from setup.profiles import Profile, ProfileFill, load_profiles, matching_profile, profile_fills
 from setup.rules.budget import budget_split, resident_budget_gib
-from setup.rules.cards import CardChoice, choose_cards, read_opt_ins, sizing_gib
+from setup.rules.card_speed import auto_order
+from setup.rules.card_verdict import read_opt_ins, sizing_gib
+from setup.rules.cards import CardChoice, choose_cards
 from setup.rules.context import Rope, long_context_note, recommend_context, rope
 from setup.rules.groups import plan_groups
 from setup.rules.kv import kv_ram_gb, kv_streaming, recommend_kv
@@ -21,14 +24,14 @@ from setup.rules.low_ram import LowRam, low_ram, paging_risk, slow_share
 from setup.rules.size import below_floor
 from setup.rules.slots import parallel_reason, recommend_parallel
 
-_GIB = 1 << 30
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChoice:
     """The rules' answers. `parallel` is what they recommend, also where the person said another."""
 
     cards: tuple[Gpu, ...]
+    stages: tuple[Gpu, ...]
+    """The cards in the order of the layers: as chosen, but the fastest last under `auto`."""
     cuda12: bool
     context: int
     kv: str
@@ -83,6 +86,7 @@ def choose(case: Case) -> RuleChoice:
     spread = _spread(case, cards, memory)
     return RuleChoice(
         cards=cards,
+        stages=_stages(case, cards, spread.layer_split),
         cuda12=chosen.cuda12,
         context=memory.context,
         kv=memory.kv,
@@ -145,7 +149,7 @@ def _memory(case: Case, cards: tuple[Gpu, ...]) -> _Memory:
         kv,
         wsl=case.hardware.wsl,
         asked=asked.kv_streaming,
-        free_vram_gib=min((card.vram_free_bytes / _GIB for card in cards), default=None),
+        free_vram_gib=min((card.vram_free_bytes / GIB for card in cards), default=None),
     )
     streamed = kv_ram_gb(row, context, kv) if resident is not None else 0.0
     budget, budget_reason = _budget(case, cards, streamed)
@@ -227,7 +231,7 @@ def _spread(case: Case, cards: tuple[Gpu, ...], memory: _Memory) -> _Spread:
         profile=profile,
         fill=fill,
         reasons=(
-            *([f"layer split {split}: {len(cards)} cards"] if split else []),
+            *([f"layer split {split}: {len(cards)} cards"] if split not in (None, "auto") else []),
             *([reason] if cards else []),
             *_groups(case, cards, parallel),
             *([fill.text] if fill and fill.text else []),
@@ -244,6 +248,12 @@ def _layer_split(case: Case, cards: tuple[Gpu, ...], fill: ProfileFill | None) -
         wanted = fill.config.get("layer_split")
     points = parse_layer_split(wanted, len(cards), case.layers)
     return "auto" if points is None else ",".join(map(str, points))
+
+
+def _stages(case: Case, cards: tuple[Gpu, ...], split: str | None) -> tuple[Gpu, ...]:
+    """The first named card runs layer 0, unless `auto` may choose the order, too."""
+    given = case.old.get("gpu_order") == "as_given"
+    return auto_order(cards) if split == "auto" and not given else cards
 
 
 def _groups(case: Case, cards: tuple[Gpu, ...], parallel: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from engine.hardware import Hardware
 from setup.asked import Asked
 from setup.models.catalogue import ModelRow
 from setup.rule_choice import RuleChoice
-from setup.rules.cards import sizing_gib
+from setup.rules.card_verdict import sizing_gib
 from setup.rules.draft_vocab import draft_vocab_tip
 from setup.rules.extras import (
     amd_desktop_tip,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate, combinations, pairwise
 
 from engine.layer_split import FIRST_CARD_LAYERS, check_cards, fit_boundaries
@@ -71,9 +72,7 @@ def auto_split(
     if profile is not None and not all(0 <= layer < layers for layer in profile):
         raise ValueError(f"auto_split needs a profile of layers 0 to {layers - 1}")
     check_cards(cards, layers)
-    if profile is None:
-        profile = [rank % layers for rank in range(layers * experts_per_layer)]
-    ranks = _Ranks.of(profile, layers)
+    ranks = _alike(layers, experts_per_layer) if profile is None else _Ranks.of(profile, layers)
     costs = _Costs(ranks, tuple(rooms_bytes), tuple(layer_ms), expert_bytes, layer_bytes)
     start = _by_speed(layers, layer_ms)
     if cards <= MOST_SEARCHED:
@@ -88,41 +87,57 @@ class _Ranks:
     ranks: tuple[tuple[int, ...], ...]
     masses: tuple[tuple[float, ...], ...]
     """Item n of a layer: the mass of its n most popular pairs."""
+    pairs: int
+    mass: float
+    """Of all pairs."""
 
     @classmethod
     def of(cls, layer_of_pair: Sequence[int], layers: int) -> _Ranks:
         ranks: list[list[int]] = [[] for _ in range(layers)]
         for rank, layer in enumerate(layer_of_pair):
             ranks[layer].append(rank)
-        masses = (accumulate(((r + 1) ** MASS_EXPONENT for r in own), initial=0.0) for own in ranks)
-        return cls(tuple(map(tuple, ranks)), tuple(map(tuple, masses)))
-
-    @property
-    def pairs(self) -> int:
-        return sum(map(len, self.ranks))
+        sums = (accumulate(((r + 1) ** MASS_EXPONENT for r in own), initial=0.0) for own in ranks)
+        masses = tuple(map(tuple, sums))
+        total = sum(layer[-1] for layer in masses)
+        return cls(tuple(map(tuple, ranks)), masses, len(layer_of_pair), total)
 
     def hottest(self, first: int, end: int, count: int) -> tuple[int, float]:
         """How many pairs of layers `first` to `end` - 1 a card with `count` places holds."""
         own = self.ranks[first:end]
-        limit = self.pairs
-        if count < sum(map(len, own)):
-            # The rank below which exactly `count` pairs of these layers lie.
-            low, high = 0, limit
-            while low < high:
-                middle = (low + high) // 2
-                if sum(bisect_left(ranks, middle) for ranks in own) < count:
-                    low = middle + 1
-                else:
-                    high = middle
-            limit = low
+        there = sum(map(len, own))
+        limit = self._limit(own, count, there) if count < there else self.pairs
         counts = [bisect_left(ranks, limit) for ranks in own]
         held = zip(self.masses[first:end], counts, strict=True)
         return sum(counts), sum(masses[n] for masses, n in held)
 
+    def _limit(self, own: Sequence[Sequence[int]], count: int, there: int) -> int:
+        """The rank below which exactly `count` of the `there` pairs in `own` lie."""
+
+        def too_few(limit: int) -> bool:
+            return sum(bisect_left(ranks, limit) for ranks in own) < count
+
+        # Where layers are alike it is at most one round of them away from the proportional rank.
+        middle, step = count * self.pairs // there, len(self.ranks)
+        low, high = max(0, middle - step), min(self.pairs, middle + step)
+        low, high = 0 if not too_few(low) else low, self.pairs if too_few(high) else high
+        while low < high:
+            middle = (low + high) // 2
+            if too_few(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@cache
+def _alike(layers: int, experts_per_layer: int) -> _Ranks:
+    """Popularity goes round the layers. One for each shape of model: the sums take a while."""
+    return _Ranks.of([rank % layers for rank in range(layers * experts_per_layer)], layers)
+
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """Predicts placements; a card's range of layers is worked out once."""
+    """Predicts placements; a range of layers in the same room is worked out once."""
 
     ranks: _Ranks
     rooms_bytes: tuple[int, ...]
@@ -134,19 +149,20 @@ class _Costs:
     def evaluate(self, split: tuple[int, ...]) -> AutoSplit:
         ranges = list(pairwise((0, *split, len(self.ranks.ranks))))
         held = [self._held(card, first, end) for card, (first, end) in enumerate(ranges)]
-        pairs, total = self.ranks.hottest(0, len(self.ranks.ranks), self.ranks.pairs)
+        total = self.ranks.mass
         mass = sum(mass for _, mass in held) / total if total else 1.0
         work = sum(
             (end - first) * ms for (first, end), ms in zip(ranges, self.layer_ms, strict=True)
         )
         predicted = work + MISS_MS * (1 - mass)
-        return AutoSplit(split, predicted, sum(count for count, _ in held), pairs, mass)
+        count = sum(count for count, _ in held)
+        return AutoSplit(split, predicted, count, self.ranks.pairs, mass)
 
     def _held(self, card: int, first: int, end: int) -> tuple[int, float]:
-        key = (card, first, end)
+        room = self.rooms_bytes[card] - (end - first) * self.layer_bytes
+        count = max(0, room) // self.expert_bytes
+        key = (first, end, count)
         if key not in self._known:
-            room = self.rooms_bytes[card] - (end - first) * self.layer_bytes
-            count = max(0, room) // self.expert_bytes
             self._known[key] = self.ranks.hottest(first, end, count)
         return self._known[key]
 

@@ -66,8 +66,11 @@ def keeps_to_the_cards(result: Recommendation, hardware: Hardware) -> None:
     assert all(card in hardware.gpus for card in cards)
     assert len({card.index for card in cards}) == len(cards)
     assert len({card.vendor for card in cards}) <= 1
-    assert [plan.name for plan in result.cards] == [card.name for card in cards]
-    for plan, card in zip(result.cards, cards, strict=True):
+    stages = result.rule.stages
+    assert set(stages) == set(cards)
+    assert stages == cards or result.rule.layer_split == "auto"
+    assert [plan.name for plan in result.cards] == [card.name for card in stages]
+    for plan, card in zip(result.cards, stages, strict=True):
         assert plan.vram_bytes <= card.vram_bytes + card.shared_bytes
         table = dict(plan.rows())
         assert table.pop("card") == sum(table.values()) == plan.vram_bytes
