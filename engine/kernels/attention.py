@@ -7,15 +7,16 @@ and the blocks' sums are added in ascending order; one division; times sigmoid(g
 computes a block does not matter to it. Sums start from +0 and so are never -0: adding the 0 of a
 cell or a dim that is not there changes nothing.
 
-Scratch, for R rows, J blocks of 64 selected cells, G query heads a key head padded to P:
-SCORES float32 [R, KV, 64 J, P]: scores, then p; PARTS float32 [R, J, H, V] and SUMS [R, J, H]: sums
-of blocks; TOP int32 [R, H]: the largest score as an integer that orders alike; CHOSEN int32 [R]:
-blocks in the row's list.
+Scratch, for R rows, J blocks of 64 selected cells, G query heads a key head, float32: SCORES
+[R, H, 64 J]; WEIGHTS [R, KV, shares, 64 J, G], p; PARTS [R, J, H, V] and SUMS
+[R, J, H], sums of blocks. int32: TOP [R, H], the largest score as an integer that orders alike;
+CHOSEN [R], blocks in the row's list.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 import triton
@@ -30,10 +31,13 @@ from engine.models.config import AttentionConfig
 from engine.rows import Rows
 
 BLOCK = 64
-# Bytes of SCORES and PARTS; more rows take turns.
+# Bytes of scratch; more rows take turns.
 SCRATCH_BYTES = 512 << 20
 # Programs that fill a device a few times over.
 PROGRAMS = 1024
+# Query heads of a program of `scores`: the first that divides a key head's. Fewest dims of `mix`.
+MOST_HEADS = (8, 4)
+FEWEST_DIMS = 64
 LOWEST = tl.constexpr(-(2**31))
 CELLS = tl.constexpr(BLOCK)
 
@@ -120,81 +124,93 @@ def cells_at(SELECTED, i, live, chosen, position, RATIO: tl.constexpr, SPARSE: t
 def scores_kernel(
     QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, scale, context,
     budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr,
+    CODED: tl.constexpr, SPARSE: tl.constexpr, TURNS: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Grid (programs, KV, rows): every program takes blocks of 64 cells in turn."""
-    kv = tl.program_id(1)
+    """Grid (programs, KV * TURNS, rows): every program takes blocks of 64 cells in turn, for P of
+    the query heads of one key head."""
+    kv = tl.program_id(1) // TURNS
+    first_head = tl.program_id(1) % TURNS * P
     row = tl.program_id(2).to(tl.int64)
     G: tl.constexpr = H // KV
-    head = tl.arange(0, P)
-    head_live = head < G
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
     chosen, count = cell_count(CHOSEN, row, position, RATIO, SPARSE)
-    queries = QUERIES + (row * H + kv * G) * K
+    queries = QUERIES + (row * H + kv * G + first_head) * K
+    scores = SCORES + (row * H + kv * G + first_head) * room
     for block in range(tl.program_id(0), (count + CELLS - 1) // CELLS, tl.num_programs(0)):
         i = block * CELLS + tl.arange(0, CELLS)
         live = i < count
         cell = cells_at(SELECTED + row * budget, i, live, chosen, position, RATIO, SPARSE)
-        vector = (start + cell) * KV + kv
-        score = dots(queries, KEYS, KEY_SCALES, vector, live, head_live, K, CODED, P, CELLS)
-        score = score * scale
-        scores = SCORES + (row * KV + kv) * room * P + i.to(tl.int64)[None, :] * P + head[:, None]
-        tl.store(scores, score, mask=live[None, :])
-        top = tl.max(tl.where(live[None, :], ordered(score), LOWEST), axis=1)
-        tl.atomic_max(TOP + row * H + kv * G + head, top, mask=head_live, sem="relaxed")
+        vector = (start + tl.minimum(cell, position)) * KV + kv
+        products = dots(
+            queries, KEYS, KEY_SCALES, vector, G - first_head, K, CODED,
+            G % P == 0, P, CELLS,
+        )  # fmt: skip
+        for head in tl.static_range(P):
+            if first_head + head < G:
+                score = products[head] * scale
+                tl.store(scores + head * room + i, score, mask=live)
+                top = tl.max(tl.where(live, ordered(score), LOWEST), axis=0)
+                tl.atomic_max(TOP + row * H + kv * G + first_head + head, top, sem="relaxed")
 
 
 @triton.jit
 def mix_kernel(
-    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, PARTS, SUMS, context,
-    budget, room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, BV: tl.constexpr,
-    UNROLL: tl.constexpr,
+    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, WEIGHTS, TOP, PARTS, SUMS,
+    context, budget, room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr,
+    RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, PADDED: tl.constexpr,
+    B: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Block sums of p and p * v. Grid as of `scores_kernel`."""
-    kv = tl.program_id(1)
+    """Sums of blocks of p and p * v. Grid (programs, KV * V / B, rows): a program has B dims of
+    the values, for all query heads of a key head. It writes p and reads it again one number at a
+    time: such a number need not move between threads."""
+    SHARES: tl.constexpr = (V + B - 1) // B
+    kv = tl.program_id(1) // SHARES
+    share = tl.program_id(1) % SHARES
     row = tl.program_id(2).to(tl.int64)
     G: tl.constexpr = H // KV
-    head = tl.arange(0, P)
-    head_live = head < G
-    dim = tl.arange(0, BV)
+    dim = share * B + tl.arange(0, B)
+    head = tl.arange(0, PADDED)
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
     chosen, count = cell_count(CHOSEN, row, position, RATIO, SPARSE)
-    top = disordered(tl.load(TOP + row * H + kv * G + head, mask=head_live, other=0))
+    top = disordered(tl.load(TOP + row * H + kv * G + head, mask=head < G, other=0))
     for block in range(tl.program_id(0), (count + CELLS - 1) // CELLS, tl.num_programs(0)):
         first = block * CELLS
-        weights = SCORES + ((row * KV + kv) * room + first) * P
+        scores = SCORES + (row * H + kv * G) * room + first
+        weights = WEIGHTS + (((row * KV + kv) * SHARES + share) * room + first) * G
         i = tl.arange(0, CELLS)[:, None]
-        live = (first + i < count) & head_live[None, :]
-        p = exp(tl.load(weights + i * P + head[None, :], mask=live, other=0.0) - top[None, :])
-        tl.store(weights + i * P + head[None, :], p, mask=live)
+        live = (first + i < count) & (head < G)[None, :]
+        p = exp(tl.load(scores + head[None, :] * room + i, mask=live, other=0.0) - top[None, :])
+        tl.store(weights + i * G + head[None, :], p, mask=live)
         tl.debug_barrier()
-        parts = tl.zeros([P, BV], tl.float32)
-        total = tl.zeros([P], tl.float32)
-        for step in range(0, tl.minimum(count - first, CELLS), UNROLL):
-            for u in tl.static_range(UNROLL):
-                at = first + step + u
-                inside = at < count
+        parts = ()
+        for _ in tl.static_range(G):
+            parts = parts + (tl.zeros([B], tl.float32),)  # noqa: RUF005
+        total = tl.zeros([PADDED], tl.float32)
+        for step in range(0, tl.minimum(count - first, CELLS), STEP):
+            for u in tl.static_range(STEP):
+                inside = first + step + u < count
                 cell = cells_at(
-                    SELECTED + row * budget, at, inside, chosen, position, RATIO, SPARSE
-                )
-                weight = tl.load(
-                    weights + (step + u) * P + head, mask=head < inside.to(tl.int32) * G, other=0.0
-                )
-                v = read_values(
-                    VALUES, VALUE_SCALES, (start + cell) * KV + kv, dim,
-                    dim < inside.to(tl.int32) * V, V, CODED,
+                    SELECTED + row * budget, first + step + u, inside, chosen, position, RATIO,
+                    SPARSE,
                 )  # fmt: skip
-                total = total + weight
-                parts = parts + weight[:, None] * v[None, :]
-        block_at = (row * (room // CELLS) + block) * H + kv * G + head
-        tl.store(
-            PARTS + block_at[:, None] * V + dim[None, :], parts,
-            mask=head_live[:, None] & (dim < V)[None, :],
-        )  # fmt: skip
-        tl.store(SUMS + block_at, total, mask=head_live)
+                width = inside.to(tl.int32)
+                v = read_values(
+                    VALUES, VALUE_SCALES, (start + cell) * KV + kv, dim, dim < width * V, V, CODED
+                )
+                at = weights + (step + u) * G
+                total = total + tl.load(at + head, mask=head < width * G, other=0.0)
+                after = ()
+                for h in tl.static_range(G):
+                    weight = tl.load(at + h, mask=inside, other=0.0)
+                    after = after + (parts[h] + weight * v,)  # noqa: RUF005
+                parts = after
+        sums = (row * (room // CELLS) + block) * H + kv * G
+        for h in tl.static_range(G):
+            tl.store(PARTS + (sums + h) * V + dim, parts[h], mask=dim < V)
+        if share == 0:
+            tl.store(SUMS + sums + head, total, mask=head < G)
 
 
 @triton.jit
@@ -226,34 +242,55 @@ def combine_kernel(
     tl.store(OUT + (row * H + head) * V + dim, out, mask=live)
 
 
+@dataclass(frozen=True, slots=True)
+class _Tiling:
+    """`heads` query heads a program of `scores`, `turns` such programs for a key head; `dims` of
+    the values a program of `mix`, `shares` such programs."""
+
+    heads: int
+    turns: int
+    dims: int
+    shares: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scratch:
-    """See the module's docstring; `room`: cells of a row in SCORES."""
+    """See the module's docstring. `rows`: rows that have room; `room`: cells of a row."""
 
     scores: torch.Tensor
+    weights: torch.Tensor
     parts: torch.Tensor
     sums: torch.Tensor
-    room: int
     rows: int
+    room: int
 
     @classmethod
     def empty(
-        cls, rows: int, cells: int, config: AttentionConfig, device: torch.device
+        cls, rows: int, cells: int, tiling: _Tiling, config: AttentionConfig, device: torch.device
     ) -> _Scratch:
-        room = -(-cells // BLOCK) * BLOCK
-        padded = triton.next_power_of_2(config.heads // config.kv_heads)
-        blocks = room // BLOCK
-        row_bytes = 4 * (
-            config.kv_heads * room * padded + blocks * config.heads * (config.value_length + 1)
+        """For `rows` rows, or as many as fit."""
+        blocks = -(-cells // BLOCK)
+        room = blocks * BLOCK
+        group = config.heads // config.kv_heads
+        a_row = (
+            (config.heads, room),
+            (config.kv_heads, tiling.shares, room, group),
+            (blocks, config.heads, config.value_length),
+            (blocks, config.heads),
         )
-        rows = max(1, min(rows, SCRATCH_BYTES // row_bytes))
-        return cls(
-            torch.empty(rows, config.kv_heads, room, padded, device=device),
-            torch.empty(rows, blocks, config.heads, config.value_length, device=device),
-            torch.empty(rows, blocks, config.heads, device=device),
-            room,
-            rows,
-        )
+        rows = max(1, min(rows, SCRATCH_BYTES // (4 * sum(prod(shape) for shape in a_row))))
+        made = [torch.empty(rows, *shape, device=device) for shape in a_row]
+        return cls(made[0], made[1], made[2], made[3], rows, room)
+
+
+def _tiling(rows: int, cells: int, config: AttentionConfig) -> _Tiling:
+    group, width = config.heads // config.kv_heads, config.value_length
+    heads = next((p for p in MOST_HEADS if group % p == 0), min(4, triton.next_power_of_2(group)))
+    programs = rows * config.kv_heads * -(-cells // BLOCK)
+    dims = triton.next_power_of_2(width)
+    while dims > FEWEST_DIMS and programs * (width // dims) < PROGRAMS:
+        dims //= 2
+    return _Tiling(heads, -(-group // heads), dims, -(-width // dims))
 
 
 def attention(
@@ -298,25 +335,29 @@ def attention(
         BUDGET=triton.next_power_of_2(max(budget, 1)), num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
     cells = min(context, budget * ratio + ratio - 1) if sparse else context
-    scratch = _Scratch.empty(count, cells, config, q.device)
-    padded = scratch.scores.shape[3]
+    tiling = _tiling(count, cells, config)
+    scratch = _Scratch.empty(count, cells, tiling, config, q.device)
+    group = heads // kv_heads
     for first in range(0, count, scratch.rows):
         part = slice(first, min(first + scratch.rows, count))
         n = part.stop - first
         programs = min(scratch.room // BLOCK, max(1, PROGRAMS // (n * kv_heads)))
         where = (listed[part], rows.slots[part], rows.positions[part], chosen[part])
-        scores_kernel[(programs, kv_heads, n)](
+        scores_kernel[(programs, kv_heads * tiling.turns, n)](
             queries[part], keys.values, keys.scales, *where, scratch.scores, top[part],
             config.key_length**-0.5, context, budget, scratch.room, KV=kv_heads,
-            K=config.key_length, CODED=keys.coded, P=padded, num_warps=4, **shape,
+            K=config.key_length, CODED=keys.coded, TURNS=tiling.turns, P=tiling.heads, num_warps=2,
+            **shape,
         )  # fmt: skip
-        mix_kernel[(programs, kv_heads, n)](
-            values.values, values.scales, *where, scratch.scores, top[part], scratch.parts,
-            scratch.sums, context, budget, scratch.room, KV=kv_heads, V=value, CODED=keys.coded,
-            P=padded, BV=triton.next_power_of_2(value), UNROLL=8, num_warps=4, **shape,
+        mix_kernel[(programs, kv_heads * tiling.shares, n)](
+            values.values, values.scales, *where, scratch.scores, scratch.weights, top[part],
+            scratch.parts, scratch.sums, context, budget, scratch.room, KV=kv_heads, V=value,
+            CODED=keys.coded, PADDED=triton.next_power_of_2(group), B=tiling.dims, STEP=8,
+            num_warps=2, **shape,
         )  # fmt: skip
         combine_kernel[(heads, n)](
             q[part], rows.positions[part], chosen[part], scratch.parts, scratch.sums, out[part],
-            scratch.room, V=value, BV=triton.next_power_of_2(value), UNROLL=8, num_warps=2, **shape,
+            scratch.room, V=value, BV=triton.next_power_of_2(value), UNROLL=16, num_warps=2,
+            **shape,
         )  # fmt: skip
     return out

@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 
 from engine.kernels.dots import dots
-from engine.kernels.lanes import add_in_order
 from engine.kernels.norms import segment_levels
 from engine.kernels.rings import is_in_window, is_overwritten
 from engine.kernels.rotary import normed_head
@@ -84,13 +83,11 @@ def queries_kernel(
 @triton.jit
 def scores_kernel(
     QUERIES, KEYS, SLOTS, POSITIONS, SCORES, blocks, budget, H: tl.constexpr, K: tl.constexpr,
-    ROOT: tl.constexpr, RATIO: tl.constexpr, P: tl.constexpr, P_LEVELS: tl.constexpr,
-    C: tl.constexpr,
+    ROOT: tl.constexpr, RATIO: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Scores of the complete blocks of a row that has more of them than `budget`. Grid (programs,
     rows): every program takes tiles in turn."""
     row = tl.program_id(1).to(tl.int64)
-    head = tl.arange(0, P)
     complete = (tl.load(POSITIONS + row) + 1) // RATIO
     start = tl.load(SLOTS + row).to(tl.int64) * blocks
     tiles = tl.where(complete > budget, (complete + C - 1) // C, 0)
@@ -98,10 +95,12 @@ def scores_kernel(
         block = tile * C + tl.arange(0, C)
         live = block < complete
         value = dots(
-            QUERIES + row * H * K, KEYS, KEYS, start + block, live, head < H, K, False, P, C
-        )
-        value = tl.where(value > 0.0, value, 0.0)
-        score = add_in_order(tl.zeros([C], tl.float32), value, C, P_LEVELS)
+            QUERIES + row * H * K, KEYS, KEYS, start + tl.minimum(block, complete - 1), H, K, False,
+            True, H, C,
+        )  # fmt: skip
+        score = tl.zeros([C], tl.float32)
+        for head in tl.static_range(H):
+            score = score + tl.where(value[head] > 0.0, value[head], 0.0)
         score = tl.div_rn(score, tl.full([C], ROOT, tl.float32))
         tl.store(SCORES + row * blocks + block, score, mask=live)
 
@@ -190,15 +189,14 @@ def select_blocks(
     )  # fmt: skip
     together = max(1, min(count, SCRATCH_BYTES // (4 * blocks)))
     scores = torch.empty(together, blocks, device=q.device)
-    padded = triton.next_power_of_2(heads)
     for first in range(0, count, together):
         part = slice(first, min(first + together, count))
         n = part.stop - first
         programs = min(-(-blocks // TILE), max(1, PROGRAMS // n))
         scores_kernel[(programs, n)](
             queries[part], block_keys, rows.slots[part], rows.positions[part], scores,
-            blocks, budget, H=heads, K=width, ROOT=width**0.5, RATIO=ratio, P=padded,
-            P_LEVELS=padded.bit_length() - 1, C=TILE, num_warps=4, enable_fp_fusion=False,
+            blocks, budget, H=heads, K=width, ROOT=width**0.5, RATIO=ratio, C=TILE, num_warps=2,
+            enable_fp_fusion=False,
         )  # fmt: skip
         choose_kernel[(n,)](
             scores, rows.positions[part], chosen[part], blocks, budget, RATIO=ratio, B=CHUNK,
