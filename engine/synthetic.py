@@ -214,16 +214,21 @@ def _raw_shape(info: TensorInfo) -> tuple[int, ...]:
 
 
 def _recipe(info: TensorInfo, seed: int) -> Recipe:
-    """Norms lie in 1..2, A in -0.5..-0.25, filters and biases around 0.5; a matrix keeps the size
-    of what it multiplies."""
+    """Norms lie in 1..2, A in -0.5..-0.25, biases around 0.5; a matrix keeps its input's size.
+
+    Filters are small: the silu after one then has hardly a mean. With a mean all tokens would share
+    a direction, and a few experts would be chosen by all of them.
+    """
     key = stream_key(seed, info.name)
     field = info.name.removesuffix(".weight").rsplit(".", 1)[-1]
     if "norm" in field:
         return float_recipe(info.type, key, 1.53, "plus")
     if field == "ssm_a":
         return float_recipe(info.type, key, 0.38, "minus")
-    if field == "bias" or "conv1d" in field:
+    if field == "bias":
         return float_recipe(info.type, key, 0.5)
+    if "conv1d" in field:
+        return float_recipe(info.type, key, 0.06)
     rms = 1.0 if field.endswith("token_embd") else 1 / sqrt(info.shape[-1])
     if info.type.name in _FLOATS:
         return float_recipe(info.type, key, rms)

@@ -73,7 +73,7 @@ def _metadata(g: Geometry, name: str) -> Mapping[str, MetadataValue]:
         "attention.head_count_kv": g.kv_heads,
         "attention.key_length": g.head_length,
         "attention.value_length": g.head_length,
-        "attention.layer_norm_rms_epsilon": 1e-6,
+        "attention.layer_norm_rms_epsilon": float(np.float32(1e-6)),
         "rope.dimension_count": 64,
         "rope.freq_base": 1e7,
         "expert_count": g.experts,
