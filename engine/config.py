@@ -12,6 +12,8 @@ from typing import Literal, get_args
 KvFormat = Literal["int8", "fp16", "f32"]
 Activations = Literal["int8", "float"]
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
+NAMED_KV_FORMATS = (*KV_FORMATS, "k8v4", "q4_0")
+"""Those of other versions, too: they have sizes, and may be asked for."""
 MtpHnorm = Literal["stream", "pooled"]
 MTP_HNORMS: tuple[MtpHnorm, ...] = get_args(MtpHnorm)
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.capabilities import FEATURES, THIS_VERSION
-from engine.config import ACTIVATIONS, MTP_HNORMS, EngineConfig, RunConfig
+from engine.config import ACTIVATIONS, MTP_HNORMS, NAMED_KV_FORMATS, EngineConfig, RunConfig
 from engine.errors import ConfigError
 
 Kind = Literal["whole", "number", "choice", "path", "text", "prefill"]
@@ -78,8 +78,6 @@ class EngineFlag:
         return value if self.low <= value <= self.high else None
 
 
-_KV = ("int8", "fp16", "f32", "k8v4", "q4_0")
-
 ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     EngineFlag("model", ("--model",), "path", "The GGUF file; any shard of a split one."),
     EngineFlag("mtp", ("--mtp",), "path", "A second GGUF that holds the draft layer."),
@@ -93,7 +91,9 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     EngineFlag("device", ("--device",), "text", "Where the model runs."),
     EngineFlag("slots", ("--batch", "--slots"), "whole", "Conversations decoded together."),
     EngineFlag("max_context", ("--max-context",), "whole", "Tokens of one conversation.", low=16),
-    EngineFlag("kv", ("--kv",), "choice", "How keys and values are stored.", choices=_KV),
+    EngineFlag(
+        "kv", ("--kv",), "choice", "How keys and values are stored.", choices=NAMED_KV_FORMATS
+    ),
     EngineFlag(
         "activations",
         ("--activations",),

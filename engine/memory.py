@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config import Activations
+from engine.config import NAMED_KV_FORMATS, Activations
+from engine.errors import ConfigError
 from engine.model_info import ModelInfo
 
 GIB = 1 << 30
@@ -85,7 +86,7 @@ def token_bytes(info: ModelInfo, kv: str) -> int:
 
 
 def vector_bytes(length: int, kv: str, value: bool = False) -> int:
-    """Bytes of one stored key (or value) vector of one head, in any documented format."""
+    """Bytes of one stored key (or value) vector of one head. `ConfigError` names the formats."""
     match kv:
         case "f32":
             return 4 * length
@@ -95,8 +96,9 @@ def vector_bytes(length: int, kv: str, value: bool = False) -> int:
             return _FOUR_BIT_BYTES * -(-length // _FOUR_BIT_VALUES)
         case "k8v4":
             return vector_bytes(length, "q4_0" if value else "int8")
-        case _:
+        case "int8":
             return length + 2 * -(-length // _SCALE_VALUES)
+    raise ConfigError(f"kv is {kv!r}, allowed is one of {', '.join(NAMED_KV_FORMATS)}")
 
 
 def plan_memory(

@@ -19,6 +19,18 @@ FAMILIES = ("qwen", "swift", "coder", "unsloth", "qwen36", "ornith", "huihui")
 """In the order of the menu; the first is the default."""
 
 
+QWEN36_ARCHITECTURE = "qwen35moe"
+_RAM_SPARE_GIB = 10.0
+"""What the system and the engine need beside the experts of a published model."""
+_SYSTEM_GIB = 2.0
+"""What the system needs beside a model that is smaller than that."""
+
+
+def spare_gib(download_gb: float) -> float:
+    """RAM beside the experts: 10 for every published model, less for a small file of one's own."""
+    return min(_RAM_SPARE_GIB, _SYSTEM_GIB + download_gb)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFile:
     """One file of a model in its repository. `size_bytes` 0: not known before it is asked."""

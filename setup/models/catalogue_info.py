@@ -7,8 +7,9 @@ from math import ceil
 
 from engine.model_info import ModelInfo
 from setup.models.bundled import model_tag
-from setup.models.catalogue import ModelRow, catalogue
+from setup.models.catalogue import QWEN36_ARCHITECTURE, ModelRow, catalogue, spare_gib
 from setup.models.published_header import published_header
+from setup.rules.cells import CELL_NUMBERS
 
 HEADER_BYTES = 11_000_000
 """Tokenizer, metadata and tensor table of a published model: 10,946,624 (Unsloth's first shard) to
@@ -18,12 +19,6 @@ _HEADER_SPREAD_BYTES = 500_000
 STATE_CHARGE = 0.17 / 0.118_038_528
 """What the rules charge for a slot's recurrent state, over its bytes: 0.17 GB for the 118 MB of
 Qwen3.8-Flash-Next."""
-
-_CELL_NUMBERS = 2 * 2 * 256
-"""Numbers of keys and values in one cell of one layer, as the rules count: 2 heads of 256."""
-
-_SYSTEM_GIB = 10.0
-"""What the memory lines of the published sizes leave beside the experts."""
 
 
 def info_of(row: ModelRow) -> ModelInfo:
@@ -73,7 +68,7 @@ def _same_size(row: ModelRow, info: ModelInfo) -> bool:
 
 
 def _own_row(info: ModelInfo) -> ModelRow:
-    small = info.architecture == "qwen35moe"
+    small = info.architecture == QWEN36_ARCHITECTURE
     experts_gb = info.expert_bytes / 1e9
     return ModelRow(
         key=info.path.name,  # with its suffix, so that it is never a key of the catalogue
@@ -83,7 +78,7 @@ def _own_row(info: ModelInfo) -> ModelRow:
         architecture=info.architecture,
         download_gb=info.stored_bytes / 1e9,
         arena_gb=experts_gb,
-        ram_gib=experts_gb + min(_SYSTEM_GIB, 2 + info.stored_bytes / 1e9),
+        ram_gib=experts_gb + spare_gib(info.stored_bytes / 1e9),
         layers=info.layers,
         experts_per_layer=info.expert_pairs // info.layers,
         attention_layers=_attention_layers(info),
@@ -101,4 +96,4 @@ def _own_row(info: ModelInfo) -> ModelRow:
 def _attention_layers(info: ModelInfo) -> int:
     """Layers whose keys and values are as large as the rules' cell, without the draft layer."""
     numbers = sum(length * vectors for length, vectors in info.kv_vectors)
-    return max(1, ceil(numbers / _CELL_NUMBERS) - info.has_drafts)
+    return max(1, ceil(numbers / CELL_NUMBERS) - info.has_drafts)

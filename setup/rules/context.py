@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final, Literal
 
 from engine.errors import ConfigError
-from setup.models.catalogue import ModelRow
+from setup.models.catalogue import QWEN36_ARCHITECTURE, ModelRow
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import DRAFT_LAYERS
 
@@ -22,7 +22,6 @@ BUDGET_CONTEXTS: Final = (8_192, 32_768)
 RAM_RULE_SIZES: Final = ("IQ3_XXS", "IQ3_S")
 RAM_RULE_SPARE_GIB: Final = 24.0
 ALWAYS_ALLOWED: Final = 131_072
-QWEN36_ARCHITECTURE: Final = "qwen35moe"
 QWEN36_SMALL_CARD_GIB: Final = 5.5
 QWEN36_SMALL_CARD_CONTEXT: Final = 8_192
 

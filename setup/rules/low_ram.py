@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from engine.errors import ConfigError
-from setup.models.catalogue import ModelRow
+from setup.models.catalogue import ModelRow, spare_gib
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import DRAFT_LAYERS
 
-RAM_SPARE_GIB: Final = 10.0
-"""What the system and the engine need beside the experts of a published model."""
-SYSTEM_GIB: Final = 2.0
-"""What the system needs beside a model that is smaller than that."""
 CARD_OVERHEAD_GIB: Final = 5.0
 """Dense weights, buffers and keys and values of 32K tokens on each card."""
 OVERHEAD_CONTEXT: Final = 32_768
@@ -62,7 +58,7 @@ def low_ram(
     if row.budget:
         reason = f"no low-memory mode: {row.key} keeps its experts within a budget of RAM"
         return LowRam(False, held, None, fits, reason)
-    spare = spare_gib(row)
+    spare = spare_gib(row.download_gb)
     need = row.arena_gb + spare
     sums = f"{row.arena_gb:.3g} + {spare:.3g} = {need:.1f} of {ram_gib:.1f} GiB"
     if asked == "off":
@@ -70,11 +66,6 @@ def low_ram(
     if asked == "auto" and ram_gib >= need:
         return LowRam(False, held, None, fits, f"no low-memory mode: RAM holds all experts, {sums}")
     return _needed(row, ram_gib, held, fits, asked)
-
-
-def spare_gib(row: ModelRow) -> float:
-    """RAM beside the experts: 10 for every published model, less for a small file of one's own."""
-    return min(RAM_SPARE_GIB, SYSTEM_GIB + row.download_gb)
 
 
 def gpu_gb(row: ModelRow, cards_gib: Sequence[float], context: int, kv: str) -> float:
@@ -108,7 +99,7 @@ def paging_risk(row: ModelRow, ram_gib: float, asked: str) -> str | None:
 
 
 def _needed(row: ModelRow, ram_gib: float, held: float, fits: bool, asked: str) -> LowRam:
-    spare = spare_gib(row)
+    spare = spare_gib(row.download_gb)
     need = row.arena_gb - held + spare
     by_rule: Mode = "resident" if ram_gib >= need else "mmap"
     mode: Mode = "resident" if asked == "resident" else "mmap" if asked == "mmap" else by_rule

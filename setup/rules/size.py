@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ConfigError
-from setup.models.catalogue import ModelRow
+from setup.models.catalogue import QWEN36_ARCHITECTURE, ModelRow, spare_gib
 from setup.rules.budget import resident_budget_gib
-from setup.rules.context import QWEN36_ARCHITECTURE, QWEN36_SMALL_CARD_GIB
-from setup.rules.low_ram import OVERHEAD_CONTEXT, low_ram, spare_gib
+from setup.rules.context import QWEN36_SMALL_CARD_GIB
+from setup.rules.low_ram import OVERHEAD_CONTEXT, low_ram
 
 LARGE_RAM_GIB: Final = 60.0
 LARGE_RAM_SIZE: Final = "IQ3_XXS"
@@ -139,8 +139,8 @@ def _small_model(
     if card is not None and card < QWEN36_SMALL_CARD_GIB:
         limit = f"under {QWEN36_SMALL_CARD_GIB:g}"
         return smallest, f"{smallest.key}: the card has {card:.1f} GiB, {limit}"
-    holding = [row for row in tested if ram_gib >= row.arena_gb + spare_gib(row)]
+    holding = [row for row in tested if ram_gib >= row.arena_gb + spare_gib(row.download_gb)]
     best = max(holding, key=lambda row: row.arena_gb, default=smallest)
-    spare = spare_gib(best)
+    spare = spare_gib(best.download_gb)
     sums = f"{best.arena_gb:.3g} + {spare:g} = {best.arena_gb + spare:.1f}"
     return best, f"{best.key}: experts {sums} of {ram_gib:.1f} GiB of RAM"

@@ -1,12 +1,12 @@
-"""The size of a cell is one fact: the rules' table and the engine's own sums agree."""
+"""The size of a cell, by the engine's own sums, is what the rules' sources say."""
 
 from __future__ import annotations
 
 import pytest
 
+from engine.config import NAMED_KV_FORMATS
 from engine.errors import ConfigError
-from engine.memory import vector_bytes
-from setup.rules.cells import CELL_BYTES, cell_bytes
+from setup.rules.cells import cell_bytes
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,8 @@ def test_a_cell(kv: str, size: int) -> None:
     assert cell_bytes(kv) == size
 
 
-def test_every_format_is_tested() -> None:
-    assert set(CELL_BYTES) == {"int8", "q4_0", "k8v4", "fp16", "f32"}
-
-
-@pytest.mark.parametrize("kv", list(CELL_BYTES))
-def test_the_engine_stores_a_cell_in_as_many_bytes(kv: str) -> None:
-    # Both families: 2 key/value heads of 256 numbers.
-    assert 2 * (vector_bytes(256, kv) + vector_bytes(256, kv, True)) == cell_bytes(kv)
+def test_every_format_has_a_size() -> None:
+    assert all(cell_bytes(kv) > 0 for kv in NAMED_KV_FORMATS)
 
 
 @pytest.mark.parametrize("kv", ["", "INT8", "int4", "auto"])
@@ -38,4 +32,4 @@ def test_unknown_formats_are_named_with_the_known_ones(kv: str) -> None:
     with pytest.raises(ConfigError) as caught:
         cell_bytes(kv)
     assert repr(kv) in caught.value.message
-    assert "int8, q4_0, k8v4, fp16, f32" in caught.value.message
+    assert "int8, fp16, f32, k8v4, q4_0" in caught.value.message

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import NAMED_KV_FORMATS
 from engine.errors import ConfigError
 from setup.models.catalogue import find_row
-from setup.rules.cells import CELL_BYTES
 from setup.rules.context import CONTEXTS
 from setup.rules.kv import kv_ram_gb, kv_streaming, recommend_kv
 
@@ -45,7 +45,7 @@ def test_the_reason_has_the_numbers() -> None:
 
 
 def test_unknown_format() -> None:
-    with pytest.raises(ConfigError, match="kv is 'int4', allowed is one of int8, q4_0"):
+    with pytest.raises(ConfigError, match="kv is 'int4', allowed is one of int8, fp16"):
         recommend_kv(32_768, "int4")
 
 
@@ -180,7 +180,7 @@ def test_unknown_answers(asked: str) -> None:
 @given(
     ram=st.floats(8, 1024),
     context=st.sampled_from(CONTEXTS),
-    kv=st.sampled_from(sorted(CELL_BYTES)),
+    kv=st.sampled_from(NAMED_KV_FORMATS),
     more=st.floats(0, 512),
 )
 def test_more_ram_never_ends_streaming(ram: float, context: int, kv: str, more: float) -> None:

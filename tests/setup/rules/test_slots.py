@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import NAMED_KV_FORMATS
 from setup.models.catalogue import ModelRow, catalogue, find_row
-from setup.rules.cells import CELL_BYTES
 from setup.rules.slots import cache_gb, parallel_reason, recommend_parallel, slot_gb
 
 QWEN36 = "Qwen3.6-UD-IQ4_XS"
@@ -50,7 +50,7 @@ def test_a_measured_slot() -> None:
     assert slot_gb(find_row("Q2_0"), 32_768, "int8", False) == pytest.approx(0.59, abs=0.03)
 
 
-@pytest.mark.parametrize("kv", sorted(CELL_BYTES))
+@pytest.mark.parametrize("kv", NAMED_KV_FORMATS)
 def test_every_format_but_q4_0_is_charged_as_int8(kv: str) -> None:
     row = find_row("IQ3_S")
     charged = "q4_0" if kv == "q4_0" else "int8"
