@@ -15,6 +15,9 @@ from engine.errors import ConfigError
 from engine.host_memory import counted_memory, host_memory
 from engine.system_files import Reader, read_system_file
 
+BACKENDS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip"}
+"""By maker, what computes on its cards."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -57,6 +60,11 @@ class Gpu:
     def vram_gib(self) -> float:
         """Its own memory in GiB, the unit of setup's rules."""
         return self.vram_bytes / (1 << 30)
+
+    @property
+    def backend(self) -> str:
+        """What computes on it: cuda or hip; empty for another maker's card."""
+        return BACKENDS.get(self.vendor, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

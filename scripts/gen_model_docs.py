@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from marked_part import finish
 
 from setup.models.catalogue import ModelRow, catalogue
-from setup.profiles import Profile, load_profiles
+from setup.profile_file import Profile
+from setup.profiles import load_profiles
 
 DOCUMENT = "docs/models.md"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import profiles
-from engine.capabilities import FEATURES
+from engine.capabilities import FEATURES, Capabilities
 from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from engine.switches import SWITCHES, Switch
@@ -67,6 +67,11 @@ class Profile:
     """A switch: `0` turns the profile off."""
     evidence: tuple[Evidence, ...]
     source: str
+
+    def missing(self, capabilities: Capabilities) -> str:
+        """What it needs and the engine lacks: "this version cannot ..."; empty: nothing."""
+        lacks = (capabilities.missing(need) for need in self.needs if not capabilities.has(need))
+        return next(lacks, "")
 
     @property
     def opt_out_switch(self) -> Switch:

@@ -11,19 +11,8 @@ from typing import Any
 from engine.capabilities import Capabilities
 from engine.errors import ConfigError
 from engine.hardware import Gpu
-from setup.profile_file import Evidence, Match, Profile, profile_folder, read_profile
-
-__all__ = (
-    "Evidence",
-    "Match",
-    "Profile",
-    "ProfileFill",
-    "fill_for",
-    "filled",
-    "load_profiles",
-    "matching_profile",
-    "profile_fills",
-)
+from setup.config.args import flag_pairs, word_pairs
+from setup.profile_file import Match, Profile, profile_folder, read_profile
 
 # What the person may have said of a setting in other words.
 _OTHER_WORDS: Mapping[str, tuple[str, ...]] = {
@@ -50,7 +39,7 @@ class ProfileFill:
     def text(self) -> str:
         """What is filled in, in one sentence; empty: nothing is."""
         words = [f"{key} {value}" for key, value in self.config.items()]
-        words += [f"{flag} {value}" for flag, value in _pairs(self.args)]
+        words += [" ".join(pair) for pair in word_pairs(self.args)]
         words += [f"{variable}={value}" for variable, value in self.env.items()]
         return f"profile {self.name} sets {', '.join(words)}" if words else ""
 
@@ -107,7 +96,7 @@ def profile_fills(
     switches. A config key that asks for `auto`, and `--prefill auto`, leave the choice open. What
     has the profile's value is filled in again: setup wrote it, and writes its keys anew.
     """
-    args = dict(_pairs([str(word) for word in config.get("args") or ()]))
+    args = _said_flags(config)
     refusal = _refusal(profile, config, environment, {*asked, *args})
     if refusal:
         return ProfileFill(name=profile.name, config={}, env={}, args=(), left=(refusal,))
@@ -147,9 +136,9 @@ def fill_for(
     profile = matching_profile(load_profiles(), cards, row_key)
     if profile is None:
         return None
-    missing = [need for need in profile.needs if not capabilities.has(need)]
+    missing = profile.missing(capabilities)
     if missing:
-        note = f"profile {profile.name} is not used: {capabilities.missing(missing[0])}"
+        note = f"profile {profile.name} is not used: {missing}"
         return ProfileFill(name=profile.name, config={}, env={}, args=(), left=(note,))
     return profile_fills(profile, config, environment, asked)
 
@@ -160,8 +149,8 @@ def filled(config: Mapping[str, Any], fill: ProfileFill) -> dict[str, Any]:
     if fill.env:
         result["env"] = {**(config.get("env") or {}), **fill.env}
     words = [str(word) for word in config.get("args") or ()]
-    there = dict(_pairs(words))
-    new = [pair for pair in _pairs(fill.args) if there.get(pair[0]) != pair[1]]
+    there = _said_flags(config)
+    new = [pair for pair in word_pairs(fill.args) if there.get(pair[0]) != " ".join(pair[1:])]
     if new:
         result["args"] = [*words, *(word for pair in new for word in pair)]
     return result
@@ -219,13 +208,6 @@ def _said_variable(
     return "" if value in ("", wanted) else f"{value} in the environment"
 
 
-def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Engine flags with their values; a flag without one has an empty value."""
-    pairs: list[tuple[str, str]] = []
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word.partition("=")
-            pairs.append((name, value))
-        elif pairs and not pairs[-1][1]:
-            pairs[-1] = (pairs[-1][0], word)
-    return pairs
+def _said_flags(config: Mapping[str, Any]) -> dict[str, str]:
+    """Engine flags in `args` with their values; a flag without one has an empty value."""
+    return {flag: " ".join(values) for flag, *values in flag_pairs(config)}

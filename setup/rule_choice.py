@@ -12,7 +12,8 @@ from engine.memory import GIB
 from setup.asked import Asked
 from setup.config.keys import OWNED
 from setup.models.catalogue import ModelRow, catalogue
-from setup.profiles import Profile, ProfileFill, load_profiles, matching_profile, profile_fills
+from setup.profile_file import Profile
+from setup.profiles import ProfileFill, load_profiles, matching_profile, profile_fills
 from setup.rules.budget import budget_split, resident_budget_gib
 from setup.rules.card_speed import auto_order
 from setup.rules.card_verdict import read_opt_ins, sizing_gib

@@ -38,14 +38,14 @@ def tips(
     A tip about a feature that this version lacks is not given: following it would do nothing.
     """
     sizes = tuple(sizing_gib(card, hardware) for card in choice.cards)
-    backend = "cuda" if choice.cards and choice.cards[0].vendor == "nvidia" else "hip"
+    backend = choice.cards[0].backend if choice.cards else ""
     always: tuple[str | None, ...] = (
         *hardware.notes,
         *(_too_small(card) for card in cards if not card.fits),
     )
     with_feature: tuple[tuple[str, str | None], ...] = (
         ("cuda", page_file_warning(hardware)),
-        (backend, slow_card_warning(sizes)),
+        (backend, slow_card_warning(sizes) if sizes else None),
         ("vision", vision_reserve_tip(sizes) if asked.vision else None),
         ("draft_vocab", small_card_tip(sizes)),
         ("vram_reserve", display_tip(choice.cards)),
@@ -58,7 +58,7 @@ def tips(
     )
     found = (
         *always,
-        *(tip for feature, tip in with_feature if capabilities.has(feature)),
+        *(tip for feature, tip in with_feature if tip and capabilities.has(feature)),
         *_parallel(row, choice, asked),
     )
     return tuple(sentence for sentence in found if sentence)

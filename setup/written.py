@@ -54,9 +54,9 @@ def written(
     left = [f"{w.what}: {capabilities.missing(w.feature)}" for w in wishes if w not in done]
     args = tuple(word for wish in done for word in wish.args)
     if choice.fill is not None and choice.profile is not None:
-        missing = [need for need in choice.profile.needs if not capabilities.has(need)]
+        missing = choice.profile.missing(capabilities)
         if missing:
-            left.append(f"profile {choice.profile.name}: {capabilities.missing(missing[0])}")
+            left.append(f"profile {choice.profile.name}: {missing}")
         else:
             config = {**choice.fill.config, **config}
             env, args = choice.fill.env, (*args, *choice.fill.args)
@@ -98,12 +98,13 @@ def _card_wishes(choice: RuleChoice) -> tuple[_Wish | None, ...]:
     counts = Counter(card.name for card in choice.cards)
     names = " and ".join(f"{n} x {name}" if n > 1 else name for name, n in counts.items())
     numbers = [card.index for card in choice.cards]
-    backend = "cuda" if choice.cards[0].vendor == "nvidia" else "hip"
+    backend = choice.cards[0].backend
     gpu = numbers[0] if len(numbers) == 1 else numbers
     use = _Wish(backend, f"the model on {names}", (), (("backend", backend), ("gpu", gpu)))
     cache = _Wish("expert_cache", "as many experts as fit on the card", ("--expert-cache", "auto"))
     if choice.layer_split is None:
         return (use, cache)
+    # `auto` places layers after it has seen what the cards hold.
     trim = () if choice.layer_split == "auto" else ("--trim-stage-weights",)
     what = f"layer split {choice.layer_split}"
     return (

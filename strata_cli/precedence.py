@@ -99,8 +99,7 @@ def _cards(device: str | None, values: Mapping[str, Any], hardware: Hardware) ->
     backend, gpu = values.get("backend"), values.get("gpu")
     if (device or backend) == "cpu" or ":" in (device or ""):
         return ()
-    vendor = {"cuda": "nvidia", "hip": "amd"}.get(backend or "")
-    cards = [card for card in hardware.gpus if vendor in (None, card.vendor)]
+    cards = [card for card in hardware.gpus if backend in (None, card.backend)]
     if gpu is None:
         return tuple(cards)
     numbers = gpu if isinstance(gpu, list) else [gpu]

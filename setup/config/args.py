@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 SAME_FLAG = {"--slots": "--batch"}
@@ -10,16 +10,18 @@ SAME_FLAG = {"--slots": "--batch"}
 
 
 def flag_pairs(config: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Each flag of `args` with its values, as words; `--name=value` is cut in two.
-
-    A word behind a flag belongs to it unless it begins with `--`. `args` that are no list of texts
-    give nothing.
-    """
+    """`word_pairs` of `args`; `args` that are no list give nothing."""
     args = config.get("args", [])
-    if not isinstance(args, list):
-        return ()
+    return word_pairs([str(arg) for arg in args]) if isinstance(args, list) else ()
+
+
+def word_pairs(words: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Each flag with its values, as words; `--name=value` is cut in two.
+
+    A word behind a flag belongs to it unless it begins with `--`.
+    """
     pairs: list[list[str]] = []
-    for word in (str(arg) for arg in args):
+    for word in words:
         if word.startswith("--"):
             pairs.append([part for part in word.split("=", 1) if part])
         elif pairs:

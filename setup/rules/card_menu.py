@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.errors import ConfigError
-from engine.hardware import Gpu, Hardware
+from engine.hardware import BACKENDS, Gpu, Hardware
 from setup.models.catalogue import ModelRow
 from setup.profiles import load_profiles, matching_profile
 from setup.rules.budget import budget_split
@@ -24,7 +24,6 @@ SHARE_GIB = 7.5
 PROMPT_GIB = 11.5
 """Below it ("12 GB") a later card caps the prompt chunks of a split. The original's #448 measured
 prompts 6.2 times slower on 32 + 10 GB than on the first card alone."""
-VENDOR_OF_BACKEND = {"cuda": "nvidia", "hip": "amd"}
 MAKERS = {"nvidia": "NVIDIA", "amd": "AMD"}
 
 
@@ -61,12 +60,13 @@ def vendor_of(backend: str | None) -> str | None:
     if backend is None or backend == "auto":
         return None
     word = backend.split(":")[0]
-    if word not in VENDOR_OF_BACKEND:
+    found = next((vendor for vendor, name in BACKENDS.items() if name == word), None)
+    if found is None:
         raise ConfigError(
             f"backend is {backend!r}, and cards are run by cuda (NVIDIA) and hip (AMD)",
             "leave --backend out, or name one of the two",
         )
-    return VENDOR_OF_BACKEND[word]
+    return found
 
 
 def usable_cards(hardware: Hardware, opt_ins: OptIns = NO_OPT_INS) -> tuple[Gpu, ...]:

@@ -126,7 +126,7 @@ def _nvidia_fault(gpu: Gpu, hardware: Hardware, named: bool, opt_ins: OptIns) ->
         return f"its compute capability is {gpu.arch!r}, not a number such as 8.9"
     if number < NEWEST_LIMIT and not is_old(gpu):
         return f"compute capability {gpu.arch}, needed is 7.5 (RTX 20 series) or newer"
-    if is_old(gpu) and not (named or opt_ins.cuda12 or _only_kind(gpu, hardware, opt_ins)):
+    if is_old(gpu) and not (named or opt_ins.cuda12 or _only_kind(hardware, opt_ins)):
         return (
             f"compute capability {gpu.arch} (Pascal or Volta) is used only when asked for, with "
             f"--gpu {gpu.index} or STRATA_EXPERIMENTAL_SM60=1"
@@ -134,8 +134,8 @@ def _nvidia_fault(gpu: Gpu, hardware: Hardware, named: bool, opt_ins: OptIns) ->
     return _driver_fault(gpu, hardware, is_old(gpu) or opt_ins.cuda12)
 
 
-def _only_kind(gpu: Gpu, hardware: Hardware, opt_ins: OptIns) -> bool:
-    """True when the machine has no newer NVIDIA card and no supported AMD card."""
+def _only_kind(hardware: Hardware, opt_ins: OptIns) -> bool:
+    """True when old cards are all there is: no newer NVIDIA card, no supported AMD card."""
     newer = any((capability(other) or (0, 0)) >= NEWEST_LIMIT for other in hardware.gpus)
     return not newer and not any(
         other.vendor == "amd" and not _amd_fault(other, opt_ins) for other in hardware.gpus

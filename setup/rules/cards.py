@@ -11,8 +11,6 @@ from engine.hardware import Gpu, Hardware
 from setup.models.catalogue import ModelRow
 from setup.rules.card_menu import (
     SHARE_GIB,
-    CardOption,
-    card_options,
     describe,
     pick,
     singles,
@@ -23,28 +21,11 @@ from setup.rules.card_menu import (
 from setup.rules.card_verdict import (
     NO_OPT_INS,
     OptIns,
-    Verdict,
     identity,
     is_old,
     needs_cuda12,
-    read_opt_ins,
-    sizing_gib,
     title,
     verdict,
-)
-
-__all__ = (
-    "CardChoice",
-    "CardOption",
-    "OptIns",
-    "Verdict",
-    "card_options",
-    "choose_cards",
-    "read_opt_ins",
-    "sizing_gib",
-    "together",
-    "vendors",
-    "verdict",
 )
 
 SMALL_GIB = 5.5

@@ -56,7 +56,7 @@ def plan_groups(
     switches = _switches(environment)
     batch_mtp = batch_mtp or bool(switches.get("BATCH_MTP"))
     if stages < 2 or slots < 2:
-        return _unsplit(slots, stages, asked, batch_mtp, adapt_async, switches)
+        return _unsplit(slots, asked, batch_mtp, adapt_async, switches)
     if asked is None:
         groups, notes = _default(slots, stages, batch_mtp, adapt_async, nvidia, switches)
     else:
@@ -65,14 +65,6 @@ def plan_groups(
     if groups == 1:
         return replace(plan, notes=(*notes, *_unpiped(switches)))
     return _pipelined(plan, slots // groups, switches, spec, window_rows)
-
-
-def trim_stage_weights(split: tuple[int, ...] | None) -> bool:
-    """True for a split with points of its own: each card then loads only its layers' weights.
-
-    `None` is `auto`, which places layers after it has seen what the cards hold.
-    """
-    return bool(split)
 
 
 def groups_tip(slots: int, stages: int, all_resident: bool) -> str | None:
@@ -117,7 +109,6 @@ def _switches(environment: Mapping[str, str]) -> dict[str, Value]:
 
 def _unsplit(
     slots: int,
-    stages: int,
     asked: object,
     batch_mtp: bool,
     adapt_async: bool,

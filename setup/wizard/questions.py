@@ -1,4 +1,4 @@
-"""What setup asks, in the order of asking. The menus stand in `setup/menus`."""
+"""What setup asks, in the order of asking. The menus stand in `setup/wizard/menus`."""
 
 from __future__ import annotations
 

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.capabilities import Capabilities
-from engine.hardware import Gpu, Hardware
+from engine.hardware import BACKENDS, Gpu, Hardware
 from setup.asked import Asked
 from setup.models.catalogue import ModelRow
 from setup.models.hub.names import place_files
 from setup.recommend import Recommendation, Subject, recommend
-from setup.rules.cards import OptIns, choose_cards, read_opt_ins
+from setup.rules.card_verdict import OptIns, read_opt_ins
+from setup.rules.cards import choose_cards
 from setup.rules.size import recommend_row
 from setup.user_settings import Calibration
 from setup.wizard.answers import Answers
 from setup.wizard.subjects import Models
-
-BACKENDS = {"nvidia": "cuda", "amd": "hip"}
 
 
 def _nothing(row: ModelRow) -> Mapping[str, Any]:

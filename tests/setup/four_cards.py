@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from setup.profiles import Profile, load_profiles
+from setup.profile_file import Profile
+from setup.profiles import load_profiles
 from tests.machines import CARD
 
 R9700 = replace(

@@ -12,7 +12,8 @@ import pytest
 from engine.errors import ConfigError
 from engine.hardware import Gpu, Hardware
 from setup.models.catalogue import catalogue
-from setup.profiles import Profile, load_profiles, matching_profile
+from setup.profile_file import Profile
+from setup.profiles import load_profiles, matching_profile
 from tests.setup.four_cards import FOUR, R9700, four_card_profile
 
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*.json"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.hardware import Gpu
+from engine.hardware import BACKENDS, Gpu
 from setup.rules.budget import budget_split
-from setup.rules.cards import card_options, choose_cards, vendors
+from setup.rules.card_menu import MAKERS, CardOption, card_options, vendors
+from setup.rules.cards import choose_cards
 from setup.wizard.question import Menu, Option
-from setup.wizard.situation import BACKENDS, Situation
-
-_TITLES = {"nvidia": "NVIDIA", "amd": "AMD"}
+from setup.wizard.situation import Situation
 
 
 def has_two_makers(s: Situation) -> bool:
@@ -30,7 +29,7 @@ def _makers(s: Situation) -> tuple[str, ...]:
 
 def _maker(s: Situation, vendor: str) -> Option:
     names = ", ".join(gpu.name for gpu in s.hardware.gpus if gpu.vendor == vendor)
-    return Option(BACKENDS[vendor], f"{_TITLES[vendor]}: {names}", words=(vendor, BACKENDS[vendor]))
+    return Option(BACKENDS[vendor], f"{MAKERS[vendor]}: {names}", words=(vendor, BACKENDS[vendor]))
 
 
 def has_cards(s: Situation) -> bool:
@@ -54,7 +53,7 @@ def cards(s: Situation) -> Menu:
     return Menu(tuple(options), best)
 
 
-def _options(s: Situation) -> tuple[Any, ...]:
+def _options(s: Situation) -> tuple[CardOption, ...]:
     backend = _backend(s)
     return card_options(s.hardware, s.row, backend, s.opt_ins) if backend in s.backends else ()
 

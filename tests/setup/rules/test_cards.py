@@ -9,7 +9,8 @@ import pytest
 from engine.errors import ConfigError
 from engine.hardware import Gpu
 from setup.models.catalogue import find_row
-from setup.rules.cards import CardChoice, OptIns, choose_cards
+from setup.rules.card_verdict import OptIns
+from setup.rules.cards import CardChoice, choose_cards
 from tests.setup.rules.cards_of import amd, indices, nvidia, pc
 
 IQ3_S = find_row("IQ3_S", "qwen")

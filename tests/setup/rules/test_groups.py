@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ConfigError
-from setup.rules.groups import GroupPlan, batch_groups, groups_tip, plan_groups, trim_stage_weights
+from setup.rules.groups import GroupPlan, batch_groups, groups_tip, plan_groups
 
 NV_SERIAL = "STRATA_BATCH_GROUPS_NV_SERIAL"
 PIPED = "STRATA_PIPED_MTP"
@@ -273,13 +273,6 @@ def test_every_plan_can_run(environment: dict[str, str], **asked: Any) -> None:
     # Nothing that was asked for is dropped without a word.
     dropped = (found.batch_mtp, found.adapt_async) != (asked["batch_mtp"], asked["adapt_async"])
     assert found.notes or not dropped
-
-
-@pytest.mark.parametrize(
-    ("split", "trims"), [(None, False), ((), False), ((24,), True), ((13, 26, 39), True)]
-)
-def test_trim(split: tuple[int, ...] | None, trims: bool) -> None:
-    assert trim_stage_weights(split) is trims
 
 
 @pytest.mark.parametrize(
