@@ -55,7 +55,10 @@ def disordered(i):
     return (i ^ ((i >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["context", "budget"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+)
 def prepare_kernel(
     Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE, KEYS, KEY_SCALES, VALUES, VALUE_SCALES, SELECTED,
     SLOTS, POSITIONS, QUERIES, TOP, CHOSEN, eps, context, budget, H: tl.constexpr,
@@ -120,7 +123,10 @@ def cells_at(SELECTED, i, live, chosen, position, RATIO: tl.constexpr, SPARSE: t
     return cell
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["context", "budget", "room"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+)
 def scores_kernel(
     QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, scale, context,
     budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
@@ -154,7 +160,10 @@ def scores_kernel(
                 tl.atomic_max(TOP + row * H + kv * G + first_head + head, top, sem="relaxed")
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["context", "budget", "room"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+)
 def mix_kernel(
     VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, WEIGHTS, TOP, PARTS, SUMS,
     context, budget, room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr,
@@ -213,7 +222,10 @@ def mix_kernel(
             tl.store(SUMS + sums + head, total, mask=head < G)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["room"],
+    do_not_specialize_on_alignment=["POSITIONS", "CHOSEN"],
+)
 def combine_kernel(
     Q, POSITIONS, CHOSEN, PARTS, SUMS, OUT, room, H: tl.constexpr, V: tl.constexpr,
     RATIO: tl.constexpr, SPARSE: tl.constexpr, BV: tl.constexpr, UNROLL: tl.constexpr,

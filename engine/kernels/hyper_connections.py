@@ -11,7 +11,9 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.linear import linear
+from engine.kernels.float_product import float_tile
+from engine.kernels.form import FloatForm
+from engine.kernels.linear import levels_for, linear, rows_at_once
 from engine.kernels.matrix import Matrix
 from engine.kernels.norms import rms_norm
 from engine.kernels.scalar import sigmoid, silu
@@ -21,20 +23,51 @@ BLOCK = 256
 
 
 @triton.jit
-def low_kernel(LOW, n, COUNT: tl.constexpr, B: tl.constexpr):
-    """LOW = silu(LOW / COUNT) in place, n numbers."""
-    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    x = tl.load(LOW + at, mask=at < n, other=0.0)
-    tl.store(LOW + at, silu(tl.div_rn(x, tl.full([B], COUNT, tl.float32))), mask=at < n)
+def lowered(x, COUNT: tl.constexpr):
+    """silu(x / COUNT), float32."""
+    return silu(tl.div_rn(x, tl.full(x.shape, COUNT, tl.float32)))
 
 
 @triton.jit
-def shares_kernel(WEIGHTS, n, COUNT: tl.constexpr, B: tl.constexpr):
-    """WEIGHTS = 2 sigmoid(WEIGHTS / COUNT) in place, n numbers."""
+def shared_out(x, COUNT: tl.constexpr):
+    """2 sigmoid(x / COUNT), float32."""
+    return 2.0 * sigmoid(tl.div_rn(x, tl.full(x.shape, COUNT, tl.float32)))
+
+
+@triton.jit(do_not_specialize=["n", "m"])
+def activate_kernel(LOW, WEIGHTS, n, m, COUNT: tl.constexpr, B: tl.constexpr):
+    """The activations of n numbers of LOW and of m of WEIGHTS, in place. Grid ((n + m) / B,)."""
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    x = tl.load(WEIGHTS + at, mask=at < n, other=0.0)
-    x = 2.0 * sigmoid(tl.div_rn(x, tl.full([B], COUNT, tl.float32)))
-    tl.store(WEIGHTS + at, x, mask=at < n)
+    x = tl.load(LOW + at, mask=at < n, other=0.0)
+    tl.store(LOW + at, lowered(x, COUNT), mask=at < n)
+    at = at - n
+    live = (at >= 0) & (at < m)
+    x = tl.load(WEIGHTS + at, mask=live, other=0.0)
+    tl.store(WEIGHTS + at, shared_out(x, COUNT), mask=live)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def low_kernel(
+    X, DOWN, INJECT, LOW, WEIGHTS, rows, TILES: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+    K: tl.constexpr, DOWN_FORM: tl.constexpr, INJECT_FORM: tl.constexpr, COUNT: tl.constexpr,
+    R: tl.constexpr, LEVELS: tl.constexpr,
+):  # fmt: skip
+    """LOW [rows, N] and WEIGHTS [rows, M] of two float matrices with their activations. Grid (TILES
+    of DOWN and then those of INJECT, row blocks of R)."""
+    tile = tl.program_id(0)
+    row = tl.program_id(1) * R
+    p = (row + tl.arange(0, R))[None, :]
+    if tile < TILES:
+        base = DOWN + tile.to(tl.int64) * (DOWN_FORM.groups * DOWN_FORM.tile * 32)
+        x = lowered(float_tile(X, base, row, rows, K, DOWN_FORM, R, LEVELS), COUNT)
+        n = (tile * DOWN_FORM.tile + tl.arange(0, DOWN_FORM.tile))[:, None]
+        tl.store(LOW + p.to(tl.int64) * N + n, x, mask=(n < N) & (p < rows))
+    else:
+        tile = tile - TILES
+        base = INJECT + tile.to(tl.int64) * (INJECT_FORM.groups * INJECT_FORM.tile * 32)
+        x = shared_out(float_tile(X, base, row, rows, K, INJECT_FORM, R, LEVELS), COUNT)
+        n = (tile * INJECT_FORM.tile + tl.arange(0, INJECT_FORM.tile))[:, None]
+        tl.store(WEIGHTS + p.to(tl.int64) * M + n, x, mask=(n < M) & (p < rows))
 
 
 @triton.jit
@@ -80,21 +113,51 @@ def hyper_read(
     """
     rows, count, width = streams.shape
     normed = rms_norm(streams.reshape(rows, count * width), norm, width, eps)
-    low = linear(normed, down)
-    launch = {"COUNT": count, "B": BLOCK, "num_warps": 4, "enable_fp_fusion": False}
-    if low.numel():
-        low_kernel[(triton.cdiv(low.numel(), BLOCK),)](low, low.numel(), **launch)
-    mix = linear(low, up)
     x = torch.empty(rows, width, device=streams.device)
-    if rows:
-        mean_kernel[(triton.cdiv(width, BLOCK), rows)](mix, normed, x, D=width, **launch)
-    if inject is None:
-        return x, None
-    weights = linear(normed, inject)
-    if rows:
-        n = weights.numel()
-        shares_kernel[(triton.cdiv(n, BLOCK),)](weights, n, **launch)
-    return x, weights
+    if not rows:
+        return x, None if inject is None else torch.empty(0, inject.rows, device=streams.device)
+    if inject is not None and _are_floats(down, inject):
+        low, weights = _low_of_floats(normed, down, inject, count)
+    else:
+        low, weights = _low(normed, down, inject, count)
+    mean_kernel[(triton.cdiv(width, BLOCK), rows)](
+        linear(low, up), normed, x, D=width, COUNT=count, B=BLOCK, num_warps=4,
+        enable_fp_fusion=False,
+    )  # fmt: skip
+    return x, None if inject is None else weights
+
+
+def _are_floats(*matrices: Matrix) -> bool:
+    return all(isinstance(matrix.form, FloatForm) for matrix in matrices)
+
+
+def _low_of_floats(
+    normed: torch.Tensor, down: Matrix, inject: Matrix, count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both activated products of the normed streams in one launch."""
+    rows, tiles = len(normed), down.record.shape[1]
+    low = torch.empty(rows, down.rows, device=normed.device)
+    weights = torch.empty(rows, inject.rows, device=normed.device)
+    at_once, levels = rows_at_once(rows), levels_for(down.form.groups)
+    low_kernel[(tiles + inject.record.shape[1], triton.cdiv(rows, at_once))](
+        normed, down.record, inject.record, low, weights, rows, TILES=tiles, N=down.rows,
+        M=inject.rows, K=down.columns, DOWN_FORM=down.form, INJECT_FORM=inject.form, COUNT=count,
+        R=at_once, LEVELS=levels, num_warps=1 << levels, enable_fp_fusion=False,
+    )  # fmt: skip
+    return low, weights
+
+
+def _low(
+    normed: torch.Tensor, down: Matrix, inject: Matrix | None, count: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for matrices of any type; without `inject` its product has no columns."""
+    low = linear(normed, down)
+    weights = low.new_empty(len(low), 0) if inject is None else linear(normed, inject)
+    n, m = low.numel(), weights.numel()
+    activate_kernel[(triton.cdiv(n + m, BLOCK),)](
+        low, weights, n, m, COUNT=count, B=BLOCK, num_warps=4, enable_fp_fusion=False
+    )
+    return low, weights
 
 
 def hyper_write(streams: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -> None:

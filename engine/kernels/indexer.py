@@ -28,7 +28,10 @@ PROGRAMS = 1024
 SCRATCH_BYTES = 256 << 20
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["length", "blocks"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
+)
 def block_keys_kernel(
     X, NORM, TABLE, RAW, KEYS, SLOTS, POSITIONS, eps, length, blocks, RATIO: tl.constexpr,
     K: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
@@ -59,7 +62,10 @@ def block_keys_kernel(
         tl.store(key + at, turned, mask=at < K)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["rows", "length"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
+)
 def queries_kernel(
     Q, X, NORM, TABLE, RAW, SLOTS, POSITIONS, QUERIES, eps, rows, length, H: tl.constexpr,
     K: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
@@ -80,7 +86,10 @@ def queries_kernel(
         tl.store(RAW + (slot * length + position % length) * K + at, key, mask=at < K * stays)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["blocks", "budget"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
+)
 def scores_kernel(
     QUERIES, KEYS, SLOTS, POSITIONS, SCORES, blocks, budget, H: tl.constexpr, K: tl.constexpr,
     ROOT: tl.constexpr, RATIO: tl.constexpr, C: tl.constexpr,
@@ -105,7 +114,10 @@ def scores_kernel(
         tl.store(SCORES + row * blocks + block, score, mask=live)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["blocks", "budget"],
+    do_not_specialize_on_alignment=["POSITIONS", "OUT"],
+)
 def choose_kernel(
     SCORES, POSITIONS, OUT, blocks, budget, RATIO: tl.constexpr, B: tl.constexpr
 ):  # fmt: skip

@@ -118,7 +118,10 @@ def read_values(VALUES, SCALES, vector, at, live, K: tl.constexpr, CODED: tl.con
     return x
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["context"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
+)
 def store_kernel(
     X, VALUES, SCALES, SLOTS, POSITIONS, context, K: tl.constexpr, CODED: tl.constexpr,
     B: tl.constexpr,

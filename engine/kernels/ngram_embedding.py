@@ -30,7 +30,10 @@ __all__ = ["Table", "ngram_gated_value", "ngram_rows"]
 BLOCK = 1024
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["length", "eos"],
+    do_not_specialize_on_alignment=["TOKENS", "SLOTS", "POSITIONS"],
+)
 def hash_kernel(
     TOKENS, RING, SLOTS, POSITIONS, MULTIPLIERS, OFFSETS, SIZES, OUT, length, eos,
     SIZE: tl.constexpr, PER: tl.constexpr, B: tl.constexpr,
@@ -61,7 +64,10 @@ def hash_kernel(
         tl.store(out, (wide % size).to(tl.int64) + offset, mask=i < PER)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["rows", "length"],
+    do_not_specialize_on_alignment=["TOKENS", "SLOTS", "POSITIONS"],
+)
 def ring_kernel(TOKENS, RING, SLOTS, POSITIONS, rows, length):
     """Grid (rows,)."""
     row = tl.program_id(0).to(tl.int64)

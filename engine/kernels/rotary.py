@@ -56,7 +56,10 @@ def normed_head(
     return head
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["row_stride", "head_stride"],
+    do_not_specialize_on_alignment=["POSITIONS"],
+)
 def normed_heads_kernel(
     X, WEIGHT, TABLE, POSITIONS, OUT, eps, row_stride, head_stride, K: tl.constexpr,
     HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
