@@ -21,8 +21,11 @@ MOST_GRAPH_ROWS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a window gave. residual: float32 [R, C, D] for the draft layer ([R, D], normed, without
-    hyper-connections; empty when nobody reads it). logits: float32 [wanted rows, vocabulary]."""
+    """What a window gave, until the next one runs.
+
+    residual: float32 [R, C, D] for the draft layer ([R, D], normed, without hyper-connections).
+    logits: float32 [wanted rows, vocabulary].
+    """
 
     residual: torch.Tensor
     logits: npt.NDArray[np.float32]
@@ -84,6 +87,7 @@ class _Graph:
     window: torch.cuda.CUDAGraph
     residual: torch.Tensor
     logits: torch.Tensor
+    """Pinned host memory, written by the graph's last copy."""
     kept: torch.Tensor
     commit: torch.cuda.CUDAGraph
 
@@ -105,7 +109,7 @@ class GraphRunner:
         self._graphs: dict[int, _Graph] = {}
         self._last: _Graph | None = None
         # Graphs run one after another, so they may share what lies between their operators.
-        self._pool = torch.cuda.graph_pool_handle()  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
 
     def forward(self, tokens: list[int], spans: list[SpanRows], wanted: list[int]) -> Outcome:
         """See `Runner.forward`."""
@@ -115,10 +119,12 @@ class GraphRunner:
             return self._eager.forward(tokens, spans, wanted)
         graph = self._graphs.get(count) or self._capture(count)
         self._last = graph
-        graph.host.copy_(_words(tokens, spans))
+        _write_words(graph.host, tokens, spans)
         graph.words.copy_(graph.host, non_blocking=True)
         graph.window.replay()
-        return Outcome(graph.residual, graph.logits.cpu().numpy()[wanted])
+        torch.cuda.current_stream(self._device).synchronize()
+        logits = graph.logits.numpy()
+        return Outcome(graph.residual, logits if len(wanted) == count else logits[wanted])
 
     def commit(self, lines: list[list[int]]) -> None:
         """See `Runner.commit`."""
@@ -133,9 +139,10 @@ class GraphRunner:
 
     def _capture(self, count: int) -> _Graph:
         """Runs once eagerly in the scratch slot, then records the same launches."""
-        host = torch.empty(9 * count, dtype=torch.int32, pin_memory=True)
-        host.copy_(_words([0] * count, [(self._scratch, 0, count, count)]))
+        host = torch.zeros(9 * count, dtype=torch.int32, pin_memory=True)
+        _write_words(host, [0] * count, [(self._scratch, 0, count, count)])
         words = host.to(self._device)
+        logits = torch.empty(count, self._trunk.vocab_size, pin_memory=True)
         kept = torch.zeros(count, 5, dtype=torch.int32, device=self._device)
         stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(self._device))
@@ -145,7 +152,8 @@ class GraphRunner:
         stream.synchronize()
         window, commit = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(window, pool=self._pool):
-            residual, logits = self._compute(words, count)
+            residual, found = self._compute(words, count)
+            logits.copy_(found, non_blocking=True)
         with torch.cuda.graph(commit, pool=self._pool):
             self._commit(kept)
         graph = _Graph(words, host, window, residual, logits, kept, commit)
@@ -161,17 +169,20 @@ class GraphRunner:
         self._trunk.commit(Rows(kept, empty, empty))
 
 
-def _words(tokens: list[int], spans: list[SpanRows]) -> torch.Tensor:
+def _write_words(host: torch.Tensor, tokens: list[int], spans: list[SpanRows]) -> None:
     """A graph's input on the host; lines of spans that are not used have no rows."""
     count = len(tokens)
-    words = torch.zeros(9 * count, dtype=torch.int32)
-    ids, rows = _inputs(words, count)
-    given = rows_of(spans)
-    ids.copy_(torch.tensor(tokens))
-    rows.spans[: len(spans)] = given.spans
-    rows.slots.copy_(given.slots)
-    rows.positions.copy_(given.positions)
-    return words
+    words = host.numpy()
+    words[: 2 * count].view(np.int64)[:] = tokens
+    lines = words[2 * count : 7 * count].reshape(count, 5)
+    slots, positions = words[7 * count : 8 * count], words[8 * count :]
+    lines[:] = 0
+    first = 0
+    for index, (slot, start, rows, certain) in enumerate(spans):
+        lines[index] = slot, first, rows, start, certain
+        slots[first : first + rows] = slot
+        positions[first : first + rows] = np.arange(start, start + rows)
+        first += rows
 
 
 def _inputs(words: torch.Tensor, count: int) -> tuple[torch.Tensor, Rows]:
