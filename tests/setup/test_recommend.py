@@ -1,4 +1,4 @@
-"""What setup writes is what the engine then runs, on every recorded machine."""
+"""What setup writes of answers, old configs and rules; `test_fuzz.py` runs every machine."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from engine.resolve import make_plan
 from setup.asked import Asked
 from setup.config.file import read_config
 from setup.config.write import write_config
-from setup.models.catalogue import catalogue, find_row
+from setup.models.catalogue import find_row
 from setup.models.catalogue_info import info_of, row_of
 from setup.recommend import Recommendation, Subject, recommend
 from setup.user_settings import Calibration, Gained
 from tests.machines import flash_next_sizes, machine
 from tests.setup.expected.case import machine as recorded
-from tests.setup.expected.case import machine_names
 
-SIZES = tuple((row, info_of(row)) for row in catalogue())
 SMALL = flash_next_sizes(path=Path("/models/m.gguf"), name="m")
 
 
@@ -51,16 +49,6 @@ def _changed(found: Recommendation, info: ModelInfo, hardware: Hardware, folder:
     run = read_config(path).run
     plan = make_plan(replace(run, model=info.path), info, hardware)
     return {decision.setting for decision in plan.decisions if decision.changed}
-
-
-@pytest.mark.parametrize("name", machine_names())
-def test_nothing_recommended_gets_changed(tmp_path: Path, name: str) -> None:
-    hardware = recorded(name)
-    for row, info in SIZES:
-        if row.nvidia_only and any(gpu.vendor == "amd" for gpu in hardware.gpus):
-            continue
-        found = recommend(Subject(row, info, None), hardware, Asked(), tmp_path)
-        assert _changed(found, info, hardware, tmp_path) == set(), row.key
 
 
 def test_what_was_asked_is_written_as_asked_and_said_when_it_is_cut(tmp_path: Path) -> None:
@@ -138,6 +126,17 @@ def test_what_this_version_lacks_is_left_out_and_told() -> None:
     assert (everything.config["layer_split"], everything.config["draft_vocab"]) == ("auto", "en")
     assert not any(note.startswith("left out") for note in everything.notes)
     assert everything.rule.document() == here.rule.document()
+
+
+@pytest.mark.parametrize(("split", "trims"), [(None, False), ("auto", False), ("24", True)])
+def test_cards_load_their_own_layers_only_where_the_split_is_known(
+    split: str | None, trims: bool
+) -> None:
+    row = find_row("IQ3_S")
+    subject, asked = Subject(row, info_of(row), None), Asked(layer_split=split)
+    hardware = recorded("2x4090-128gb")
+    found = recommend(subject, hardware, asked, Path("/"), capabilities=EVERYTHING)
+    assert ("--trim-stage-weights" in found.config["args"]) is trims
 
 
 @pytest.mark.parametrize("feature", [feature.name for feature in FEATURES])

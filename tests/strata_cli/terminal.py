@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -39,6 +41,8 @@ class Terminal:
             encoding="utf-8",
             codec_errors="replace",
             timeout=60,
+            # A shell starts background jobs with Ctrl-C switched off, and children inherit that.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         self.raw = ""
 

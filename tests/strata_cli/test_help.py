@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -32,12 +32,17 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     assert _run("-c", code).stdout.splitlines()[-1] == "heavy []"
 
 
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_takes_less_than_half_a_second() -> None:
-    """The best of several, since other tests run beside this one."""
+    """Of a processor's time, whatever runs beside it; the best of several."""
     best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
+    for _ in range(3):
+        start = _children_s()
         shown = _run("-m", "strata_cli", "--help").stdout
-        best = min(best, time.perf_counter() - start)
+        best = min(best, _children_s() - start)
     assert "check-exactness" in shown
     assert best < 0.5
