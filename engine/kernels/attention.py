@@ -13,6 +13,10 @@ Scratch, for R rows, J blocks of 64 selected cells, G query heads a key head, fl
 CHOSEN [R], blocks in the row's list.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -195,7 +199,7 @@ def mix_kernel(
         tl.debug_barrier()
         parts = ()
         for _ in tl.static_range(G):
-            parts = parts + (tl.zeros([B], tl.float32),)  # noqa: RUF005
+            parts = parts + (tl.zeros([B], tl.float32),)
         total = tl.zeros([PADDED], tl.float32)
         for step in range(0, tl.minimum(count - first, CELLS), STEP):
             for u in tl.static_range(STEP):
@@ -213,7 +217,7 @@ def mix_kernel(
                 after = ()
                 for h in tl.static_range(G):
                     weight = tl.load(at + h, mask=inside, other=0.0)
-                    after = after + (parts[h] + weight * v,)  # noqa: RUF005
+                    after = after + (parts[h] + weight * v,)
                 parts = after
         sums = (row * (room // CELLS) + block) * H + kv * G
         for h in tl.static_range(G):

@@ -8,6 +8,10 @@ crosses threads. Each thread loads the queries for itself (they come from the L1
 of one shape with the stored values: so nothing moves between threads.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import triton
@@ -19,7 +23,7 @@ def zeros(P: tl.constexpr, C: tl.constexpr):
     """P tensors of zeros, [C]."""
     made = ()
     for _ in tl.static_range(P):
-        made = made + (tl.zeros([C], tl.float32),)  # noqa: RUF005
+        made = made + (tl.zeros([C], tl.float32),)
     return made
 
 
@@ -28,7 +32,7 @@ def add(left, right, P: tl.constexpr):
     """Sums of two tuples of P tensors, one by one."""
     total = ()
     for head in tl.static_range(P):
-        total = total + (left[head] + right[head],)  # noqa: RUF005
+        total = total + (left[head] + right[head],)
     return total
 
 
@@ -41,7 +45,7 @@ def four_lanes(
     lane = start + tl.arange(0, 4)[None, :] + tl.arange(0, C)[:, None] * 0
     lanes = ()
     for _ in tl.static_range(P):
-        lanes = lanes + (tl.zeros([C, 4], tl.float32),)  # noqa: RUF005
+        lanes = lanes + (tl.zeros([C, 4], tl.float32),)
     for step in tl.static_range(16):
         if SEGMENT * 512 + step * 32 < K:
             at = lane + step * 32
@@ -58,13 +62,13 @@ def four_lanes(
                 else:
                     width = tl.where(head < heads, K, 0)
                     q = tl.load(QUERIES + head * K + at, mask=at < width, other=0.0)
-                after = after + (lanes[head] + q * v,)  # noqa: RUF005
+                after = after + (lanes[head] + q * v,)
             lanes = after
     sums = ()
     for head in tl.static_range(P):
         left, right = tl.split(tl.reshape(lanes[head], [C, 2, 2]))
         left, right = tl.split(left + right)
-        sums = sums + (left + right,)  # noqa: RUF005
+        sums = sums + (left + right,)
     return sums
 
 
@@ -84,7 +88,7 @@ def dots(
     if CODED:
         for group in tl.static_range((K + 63) // 64):
             scale = tl.load(SCALES + vector[:, None] * ((K + 63) // 64) + group)
-            scales = scales + (scale.to(tl.float32),)  # noqa: RUF005
+            scales = scales + (scale.to(tl.float32),)
     total = zeros(P, C)
     for segment in tl.static_range((K + 511) // 512):
         whole = zeros(P, C)

@@ -1,9 +1,9 @@
 """Sparse attention's block selector: scores of key blocks, and the best blocks of each row.
 
 Order: a block's key is the sum of its raw keys in turn and one division, then norm and rotation; a
-score adds relu(q_h . key) head after head, then one division. Four launches: keys of blocks (which
-read the ring as it was before the window), queries and ring, scores, choice. The choice is by
-integers: scores are never below +0, so their bits order like they do.
+score adds relu(q_h . key) head after head, then one division. Three launches: queries and keys of
+blocks (which read the ring as it was before the window), scores, choice (and the ring). The choice
+is by integers: scores are never below +0, so their bits order like they do.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from engine.rows import Rows
 
 # Blocks that a program scores at a time.
 TILE = 64
-# Scores that a program compares at a time.
-CHUNK = 1024
+# Most scores that a program compares at a time.
+CHUNK = 4096
 PROGRAMS = 1024
 # Bytes of scores; more rows take turns.
 SCRATCH_BYTES = 256 << 20
@@ -32,16 +32,22 @@ SCRATCH_BYTES = 256 << 20
     do_not_specialize=["length", "blocks"],
     do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
 )
-def block_keys_kernel(
-    X, NORM, TABLE, RAW, KEYS, SLOTS, POSITIONS, eps, length, blocks, RATIO: tl.constexpr,
-    K: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
+def prepare_kernel(
+    Q, X, Q_NORM, K_NORM, TABLE, RAW, KEYS, SLOTS, POSITIONS, QUERIES, eps, length, blocks,
+    H: tl.constexpr, RATIO: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr,
+    LEVELS: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The keys of the blocks that the rows complete. Grid (rows,)."""
-    row = tl.program_id(0).to(tl.int64)
+    """Grid (H + 1, rows): a row's queries, then the key of the block that it completes."""
+    head = tl.program_id(0)
+    row = tl.program_id(1).to(tl.int64)
     position = tl.load(POSITIONS + row)
-    slot = tl.load(SLOTS + row).to(tl.int64)
-    if (position + 1) % RATIO == 0:
-        at = tl.arange(0, B)
+    at = tl.arange(0, B)
+    if head < H:
+        start = (row * H + head) * K
+        query = normed_head(Q + start, Q_NORM, TABLE, position, eps, K, HALF, LEVELS, B)
+        tl.store(QUERIES + start + at, query, mask=at < K)
+    elif (position + 1) % RATIO == 0:
+        slot = tl.load(SLOTS + row).to(tl.int64)
         total = tl.zeros([B], tl.float32)
         for back in tl.static_range(RATIO - 1, -1, -1):
             here = is_in_window(SLOTS, POSITIONS, row, back)
@@ -57,33 +63,9 @@ def block_keys_kernel(
         mean = tl.div_rn(total, tl.full([B], RATIO, tl.float32))
         tl.store(key + at, mean, mask=at < K)
         tl.debug_barrier()
-        turned = normed_head(key, NORM, TABLE, block * RATIO, eps, K, HALF, LEVELS, B)
+        turned = normed_head(key, K_NORM, TABLE, block * RATIO, eps, K, HALF, LEVELS, B)
         tl.debug_barrier()
         tl.store(key + at, turned, mask=at < K)
-
-
-@triton.jit(
-    do_not_specialize=["rows", "length"],
-    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
-)
-def queries_kernel(
-    Q, X, NORM, TABLE, RAW, SLOTS, POSITIONS, QUERIES, eps, rows, length, H: tl.constexpr,
-    K: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """Grid (H + 1, rows): a row's queries, then its raw key into the ring."""
-    head = tl.program_id(0)
-    row = tl.program_id(1).to(tl.int64)
-    position = tl.load(POSITIONS + row)
-    at = tl.arange(0, B)
-    if head < H:
-        start = (row * H + head) * K
-        query = normed_head(Q + start, NORM, TABLE, position, eps, K, HALF, LEVELS, B)
-        tl.store(QUERIES + start + at, query, mask=at < K)
-    else:
-        slot = tl.load(SLOTS + row).to(tl.int64)
-        stays = 1 - is_overwritten(SLOTS, POSITIONS, row, rows, length)
-        key = tl.load(X + row * K + at, mask=at < K, other=0.0)
-        tl.store(RAW + (slot * length + position % length) * K + at, key, mask=at < K * stays)
 
 
 @triton.jit(
@@ -91,8 +73,8 @@ def queries_kernel(
     do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
 )
 def scores_kernel(
-    QUERIES, KEYS, SLOTS, POSITIONS, SCORES, blocks, budget, H: tl.constexpr, K: tl.constexpr,
-    ROOT: tl.constexpr, RATIO: tl.constexpr, C: tl.constexpr,
+    QUERIES, KEYS, SLOTS, POSITIONS, SCORES, blocks, budget, stride, H: tl.constexpr,
+    K: tl.constexpr, ROOT: tl.constexpr, RATIO: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """Scores of the complete blocks of a row that has more of them than `budget`. Grid (programs,
     rows): every program takes tiles in turn."""
@@ -111,53 +93,62 @@ def scores_kernel(
         for head in tl.static_range(H):
             score = score + tl.where(value[head] > 0.0, value[head], 0.0)
         score = tl.div_rn(score, tl.full([C], ROOT, tl.float32))
-        tl.store(SCORES + row * blocks + block, score, mask=live)
+        tl.store(SCORES + row * stride + block, score, mask=live)
 
 
 @triton.jit(
-    do_not_specialize=["blocks", "budget"],
-    do_not_specialize_on_alignment=["POSITIONS", "OUT"],
+    do_not_specialize=["first", "rows", "length", "budget"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS", "OUT"],
 )
 def choose_kernel(
-    SCORES, POSITIONS, OUT, blocks, budget, RATIO: tl.constexpr, B: tl.constexpr
+    SCORES, X, RAW, SLOTS, POSITIONS, OUT, first, rows, length, budget, stride,
+    RATIO: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The `budget` largest scores of a row, equal ones lowest block first, ascending; all blocks
-    and -1 where there are no more. Grid (rows,). Bit by bit, the largest integer is found that at
-    least `budget` scores reach."""
-    row = tl.program_id(0).to(tl.int64)
-    complete = (tl.load(POSITIONS + row) + 1) // RATIO
+    and -1 where there are no more. Grid (rows from `first` on,). Bit by bit, the largest integer is
+    found that at least `budget` scores reach. Also writes the row's raw key into the ring, which no
+    program of this launch reads."""
+    row = tl.program_id(0).to(tl.int64) + first
+    position = tl.load(POSITIONS + row)
+    stays = 1 - is_overwritten(SLOTS, POSITIONS, row, rows, length)
+    dim = tl.arange(0, BK)
+    key = tl.load(X + row * K + dim, mask=dim < K, other=0.0)
+    place = tl.load(SLOTS + row).to(tl.int64) * length + position % length
+    tl.store(RAW + place * K + dim, key, mask=dim < K * stays)
+    complete = (position + 1) // RATIO
     i = tl.arange(0, B)
     out = OUT + row * budget
     if complete <= budget:
-        for first in range(0, budget, B):
-            block = first + i
+        for start in range(0, budget, B):
+            block = start + i
             tl.store(out + block, tl.where(block < complete, block, -1), mask=block < budget)
     else:
-        scores = SCORES + row * blocks
+        scores = SCORES + tl.program_id(0).to(tl.int64) * stride
         least = 0
-        for turn in range(31):
-            tried = least | (1 << (30 - turn))
+        bit = 30
+        while bit >= 0:
+            tried = least | (1 << bit)
             reached = 0
-            for first in range(0, complete, B):
-                bits = tl.load(scores + first + i, mask=first + i < complete, other=0.0)
-                reached += tl.sum((bits.to(tl.int32, bitcast=True) >= tried).to(tl.int32), axis=0)
+            for start in range(0, complete, B):
+                score = tl.load(scores + start + i, mask=start + i < complete, other=0.0)
+                reached += tl.sum((score.to(tl.int32, bitcast=True) >= tried).to(tl.int32), axis=0)
             least = tl.where(reached >= budget, tried, least)
+            bit = tl.where(reached == budget, -1, bit - 1)
         above = 0
-        for first in range(0, complete, B):
-            bits = tl.load(scores + first + i, mask=first + i < complete, other=0.0)
-            above += tl.sum((bits.to(tl.int32, bitcast=True) > least).to(tl.int32), axis=0)
+        for start in range(0, complete, B):
+            score = tl.load(scores + start + i, mask=start + i < complete, other=0.0)
+            above += tl.sum((score.to(tl.int32, bitcast=True) > least).to(tl.int32), axis=0)
         equal = budget - above
-        place = 0
-        for first in range(0, complete, B):
-            live = first + i < complete
-            bits = tl.load(scores + first + i, mask=live, other=-1.0).to(tl.int32, bitcast=True)
-            more = (bits > least).to(tl.int32)
+        taken_before = 0
+        for start in range(0, complete, B):
+            score = tl.load(scores + start + i, mask=start + i < complete, other=-1.0)
+            bits = score.to(tl.int32, bitcast=True)
             same = (bits == least).to(tl.int32)
-            rank = tl.cumsum(same, axis=0)
-            taken = more + tl.where(rank <= equal, same, 0)
-            at = place + tl.cumsum(taken, axis=0) - 1
-            tl.store(out + at, first + i, mask=taken > 0)
-            place += tl.sum(taken, axis=0)
+            taken = tl.where(tl.cumsum(same, axis=0) <= equal, same, 0)
+            taken = tl.where(bits > least, 1, taken)
+            at = taken_before + tl.cumsum(taken, axis=0) - 1
+            tl.store(out + at, start + i, mask=taken > 0)
+            taken_before += tl.sum(taken, axis=0)
             equal -= tl.sum(same, axis=0)
 
 
@@ -187,31 +178,29 @@ def select_blocks(
     if not count:
         return chosen
     queries = torch.empty(count, heads, width, device=q.device)
-    head = {
-        "K": width, "HALF": table.shape[2], "LEVELS": segment_levels(width),
-        "B": triton.next_power_of_2(width), "num_warps": 1, "enable_fp_fusion": False,
-    }  # fmt: skip
-    block_keys_kernel[(count,)](
-        k, k_norm, table, raw_keys, block_keys, rows.slots, rows.positions, eps, length, blocks,
-        RATIO=ratio, **head,
+    padded = triton.next_power_of_2(width)
+    where = (rows.slots, rows.positions)
+    prepare_kernel[(heads + 1, count)](
+        q, k, q_norm, k_norm, table, raw_keys, block_keys, *where, queries, eps, length, blocks,
+        H=heads, RATIO=ratio, K=width, HALF=table.shape[2], LEVELS=segment_levels(width), B=padded,
+        num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
-    queries_kernel[(heads + 1, count)](
-        q, k, q_norm, table, raw_keys, rows.slots, rows.positions, queries, eps, count, length,
-        H=heads, **head,
-    )  # fmt: skip
-    together = max(1, min(count, SCRATCH_BYTES // (4 * blocks)))
-    scores = torch.empty(together, blocks, device=q.device)
+    # Whole tiles of 16 scores a row: loads of several at once.
+    stride = -(-blocks // 16) * 16
+    together = max(1, min(count, SCRATCH_BYTES // (4 * stride)))
+    scores = torch.empty(together, stride, device=q.device)
+    chunk = min(CHUNK, triton.next_power_of_2(stride))
     for first in range(0, count, together):
         part = slice(first, min(first + together, count))
         n = part.stop - first
         programs = min(-(-blocks // TILE), max(1, PROGRAMS // n))
         scores_kernel[(programs, n)](
-            queries[part], block_keys, rows.slots[part], rows.positions[part], scores,
-            blocks, budget, H=heads, K=width, ROOT=width**0.5, RATIO=ratio, C=TILE, num_warps=2,
+            queries[part], block_keys, rows.slots[part], rows.positions[part], scores, blocks,
+            budget, stride, H=heads, K=width, ROOT=width**0.5, RATIO=ratio, C=TILE, num_warps=2,
             enable_fp_fusion=False,
         )  # fmt: skip
         choose_kernel[(n,)](
-            scores, rows.positions[part], chosen[part], blocks, budget, RATIO=ratio, B=CHUNK,
-            num_warps=4, enable_fp_fusion=False,
+            scores, k, raw_keys, *where, chosen, first, count, length, budget, stride,
+            RATIO=ratio, K=width, BK=padded, B=chunk, num_warps=8, enable_fp_fusion=False,
         )  # fmt: skip
     return chosen
