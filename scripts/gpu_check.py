@@ -2,8 +2,8 @@
 
 `--write FILE.npz` computes the expected values by `engine/reference`; `--expected FILE.npz`
 compares the kernels with them on a CUDA machine, then times them in replays of CUDA graphs over
-rotating weights. Inputs come from a hash, so both machines have the same ones. Large matrices repeat a base
-of few outputs, which the reference computes once.
+rotating weights. Inputs come from a hash, so both machines have the same ones. Large matrices
+repeat a base of few outputs, which the reference computes once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ LINEAR = (
     Case("F32", 512, 2560, (1, 4), (1, 16)),
 )
 # Types of gate and up (640 x 2560) and of down (2560 x 640); rows.
-MIXTURES = (("IQ3_S", "IQ4_NL", (1, 8, 40)), ("IQ2_S", "Q2_0", (1, 8)))
+MIXTURES = (("IQ3_S", "IQ4_NL", (1, 8, 130)), ("IQ2_S", "Q2_0", (1, 8)))
 
 
 def bits(seed: int, *shape: int) -> np.ndarray:
@@ -270,14 +270,12 @@ def time_linear(index: int) -> Iterator[str]:
         line = f"{case.name:24s} rows {r:4d}: {whole:8.1f} us"
         if isinstance(m.form, Form):
             q = quantised(x, woven=r > kernels.FEW)
-            out = torch.empty((r, case.outputs), device="cuda")
-            few = r <= kernels.FEW
 
-            def product(c: Any, q: Any = q, out: Any = out, few: bool = few) -> None:
+            def product(c: Any, q: Any = q, few: bool = r <= kernels.FEW) -> None:
                 if few:
-                    kernels.integer_few(q, c, None, 0, out)
+                    kernels.integer_few(q, c, None, 0)
                 else:
-                    kernels.integer_many(q, c, out)
+                    kernels.integer_many(q, c)
 
             alone = microseconds([lambda c=c: product(c) for c in copies])
             line += f", product {alone:8.1f} us"
@@ -290,7 +288,7 @@ def time_mixture(types: Any) -> Iterator[str]:
 
     stacks = device_stacks(types, 384)
     size = sum(m.record[0].numel() for m in stacks)
-    for r in (1, 2, 8, 64):
+    for r in (1, 2, 8, 64, 512):
         x = activations(min(r, 16), 2560).cuda().repeat(-(-r // 16), 1)[:r].contiguous()
         weights = choices(r)[1].cuda()
         picks = [

@@ -14,7 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels import lanes, unpack
+from engine.kernels import lanes, scalar, unpack
+from engine.kernels.quantise import integers, packed_info
 
 
 @triton.jit
@@ -62,7 +63,7 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
     S: tl.constexpr = 1 << LEVELS
     SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
     UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.padded % (16 * S) == 0
+    ALL: tl.constexpr = FORM.groups % (16 * S) == 0
     W: tl.constexpr = 4 if ASM else 16
     UNIT: tl.constexpr = tl.int32 if ASM else tl.int8
     words = tile.to(tl.pointer_type(tl.int32))
@@ -86,7 +87,7 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
         acc = tl.zeros([B, S, R], tl.float32)
         for i in tl.static_range(UNROLLED):
             lo, hi = unpack.codes(low, high, i, FORM, W, ASM)
-            ok = g + i < SEGMENTS * 16
+            ok = g + i < FORM.groups
             group = r + g + i
             x = CODES.to(tl.pointer_type(UNIT)) + group[:, :, :, None] * (2 * W) + unit
             d0 = unpack.dot(lo, unpack.load(x, ok[:, :, :, None], ALL), ASM)
@@ -98,51 +99,94 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
     return tl.reshape(total, [B, R])
 
 
+@triton.jit
+def start(RECORD, EXPERTS, block, USED: tl.constexpr):
+    """Where the matrix of a row block begins. With USED, RECORD holds the addresses of a stack, and
+    the block's matrix is EXPERTS[block]."""
+    if USED:
+        at = tl.load(RECORD + tl.load(EXPERTS + block)).to(tl.pointer_type(tl.uint8))
+        base = tl.multiple_of(at, 16)
+    else:
+        base = RECORD
+    return base
+
+
 @triton.jit(do_not_specialize=["rows"])
 def few(CODES, INFO, RECORD, EXPERTS, OUT, rows, N: tl.constexpr, USED: tl.constexpr,
         FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, LEVELS: tl.constexpr,
         ASM: tl.constexpr):  # fmt: skip
     """OUT[rows, N]. Grid (tiles, row blocks of R).
 
-    With USED, RECORD holds the addresses of a stack, and row p of OUT is matrix EXPERTS[p] times
-    row p // USED; then R is 1.
+    With USED, row p of OUT is matrix EXPERTS[p] of a stack times row p // USED; then R is 1.
     """
     tile = tl.program_id(0)
     block = tl.program_id(1)
-    if USED:
-        at = tl.load(RECORD + tl.load(EXPERTS + block)).to(tl.pointer_type(tl.uint8))
-        base = tl.multiple_of(at, 16)
-        row = block // USED
-        last = rows // USED
-    else:
-        base = RECORD
-        row = block * R
-        last = rows
-    base = base + tile.to(tl.int64) * FORM.tile_bytes
-    out = few_tile(CODES, INFO, base, row, last, FORM, R, B, LEVELS, ASM)
+    row = block // USED if USED else block * R
+    last = rows // USED if USED else rows
+    at = start(RECORD, EXPERTS, block, USED) + tile.to(tl.int64) * FORM.tile_bytes
+    out = few_tile(CODES, INFO, at, row, last, FORM, R, B, LEVELS, ASM)
     n = (tile * B + tl.arange(0, B))[:, None]
     p = (block * R + tl.arange(0, R))[None, :]
     tl.store(OUT + p.to(tl.int64) * N + n, out, mask=(n < N) & (p < rows))
 
 
 @triton.jit(do_not_specialize=["rows"])
-def many(CODES, INFO, RECORD, OUT, rows, N: tl.constexpr, FORM: tl.constexpr, R: tl.constexpr,
-         B: tl.constexpr, LEVELS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
-    """OUT[rows, N] from woven codes. Grid (tiles, row blocks of R)."""
+def few_gated(CODES, INFO, GATE, UP, EXPERTS, OUT, OUT_INFO, rows, N: tl.constexpr,
+              USED: tl.constexpr, GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, R: tl.constexpr,
+              B: tl.constexpr, LEVELS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """silu(gate) * up as integers of the next product: a tile of 32 outputs is a group of it.
+
+    Rows as in `few`; OUT and OUT_INFO as `quantise.py` says.
+    """
+    STRIDE: tl.constexpr = (N + 511) // 512 * 16
+    tile = tl.program_id(0)
+    block = tl.program_id(1)
+    row = block // USED if USED else block * R
+    last = rows // USED if USED else rows
+    at = start(GATE, EXPERTS, block, USED) + tile.to(tl.int64) * GATE_FORM.tile_bytes
+    g = few_tile(CODES, INFO, at, row, last, GATE_FORM, R, B, LEVELS, ASM)
+    at = start(UP, EXPERTS, block, USED) + tile.to(tl.int64) * UP_FORM.tile_bytes
+    u = few_tile(CODES, INFO, at, row, last, UP_FORM, R, B, LEVELS, ASM)
+    q, s = integers(tl.trans(scalar.silu(g) * u), R)
+    p = block * R + tl.arange(0, R)
+    group = p.to(tl.int64) * STRIDE + tile
+    tl.store(OUT_INFO + group, packed_info(q, s, R), mask=p < rows)
+    to = OUT + group[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(to, q.to(tl.int8), mask=p[:, None] < rows)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: tl.constexpr,
+         FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, LEVELS: tl.constexpr,
+         ASM: tl.constexpr):  # fmt: skip
+    """OUT[rows, N] from woven codes. Grid (tiles, row blocks of R).
+
+    With USED, block b is matrix EXPERTS[b] of a stack (-1: nothing to do) times rows
+    p // USED for p = PAIRS[b * R], ..., whose results are rows p of OUT; p = -1: none.
+    """
     S: tl.constexpr = 1 << LEVELS
     SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
     UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.padded % (16 * S) == 0
+    ALL: tl.constexpr = FORM.groups % (16 * S) == 0
     tile = tl.program_id(0)
-    base = RECORD + tile.to(tl.int64) * FORM.tile_bytes
+    block = tl.program_id(1)
+    r = block * R + tl.arange(0, R)
+    if USED:
+        if tl.load(EXPERTS + block) < 0:
+            return
+        r = tl.load(PAIRS + r)
+        x_row = tl.maximum(r, 0) // USED
+    else:
+        x_row = tl.minimum(r, rows - 1)
+        r = tl.where(r < rows, r, -1)
+    base = start(RECORD, EXPERTS, block, USED) + tile.to(tl.int64) * FORM.tile_bytes
     words = base.to(tl.pointer_type(tl.int32))
     codes = base.to(tl.pointer_type(tl.int8))
     # Axes: segments (a warp each), rows or inputs, outputs.
     n = tl.arange(0, B)[None, None, :]
     at = tl.arange(0, B)[None, :, None] * 16 + tl.arange(0, 16)[None, None, :]
     k = tl.arange(0, 32)[None, None, :]
-    r = tl.program_id(1) * R + tl.arange(0, R)
-    row = tl.minimum(r, rows - 1).to(tl.int64)[None, :, None] * (SEGMENTS * 16)
+    row = x_row.to(tl.int64)[None, :, None] * (SEGMENTS * 16)
     total = tl.zeros([R * B], tl.float32)
     for first in range(0, SEGMENTS, S):
         g = (first + tl.arange(0, S)[:, None, None]) * 16
@@ -158,7 +202,7 @@ def many(CODES, INFO, RECORD, OUT, rows, N: tl.constexpr, FORM: tl.constexpr, R:
             lo, hi = unpack.codes(low, high, i, FORM, 16, ASM)
             w = tl.permute(tl.reshape(tl.join(lo, hi), [S, B, 32]), (0, 2, 1))
             group = row + g + i
-            ok = g + i < SEGMENTS * 16
+            ok = g + i < FORM.groups
             x = unpack.load(CODES + group * 32 + k, ok, ALL)
             if FORM.multipliers == 2:
                 # Woven: even places hold the first half of a group.
@@ -173,4 +217,4 @@ def many(CODES, INFO, RECORD, OUT, rows, N: tl.constexpr, FORM: tl.constexpr, R:
     n = (tile * B + tl.arange(0, B))[None, :]
     r = r[:, None]
     out = tl.reshape(total, [R, B])
-    tl.store(OUT + r.to(tl.int64) * N + n, out, mask=(n < N) & (r < rows))
+    tl.store(OUT + r.to(tl.int64) * N + n, out, mask=(n < N) & (r >= 0))

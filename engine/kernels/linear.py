@@ -6,6 +6,8 @@ same bits either way.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton.language as tl
 
@@ -27,31 +29,22 @@ _KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: 
 def linear(x: torch.Tensor, weight: Matrix) -> torch.Tensor:
     """Rows times the transposed matrix: float32 [R, K] -> [R, N]."""
     rows = x.shape[0]
-    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.device)
     if not rows:
-        return out
+        return torch.empty((0, weight.rows), dtype=torch.float32, device=x.device)
     if isinstance(weight.form, FloatForm):
-        _float_few(x, weight, None, 0, out)
-    elif rows <= FEW:
-        integer_few(quantised(x.contiguous(), woven=False), weight, None, 0, out)
-    else:
-        integer_many(quantised(x.contiguous(), woven=True), weight, out)
-    return out
+        return _float_few(x, weight, None, 0)
+    if rows <= FEW:
+        return integer_few(quantised(x.contiguous(), woven=False), weight, None, 0)
+    return integer_many(quantised(x.contiguous(), woven=True), weight)
 
 
 def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -> torch.Tensor:
     """Row p of the result is matrix experts[p] of a stack times row p // used of x: [P, N].
 
-    experts: int32 [P]."""
-    pairs = experts.numel()
-    out = torch.empty((pairs, weight.rows), dtype=torch.float32, device=x.device)
-    if not pairs:
-        return out
+    experts: int32 [P], P > 0."""
     if isinstance(weight.form, FloatForm):
-        _float_few(x, weight, experts, used, out)
-    else:
-        integer_few(quantised(x.contiguous(), woven=False), weight, experts, used, out)
-    return out
+        return _float_few(x, weight, experts, used)
+    return integer_few(quantised(x.contiguous(), woven=False), weight, experts, used)
 
 
 def levels_for(groups: int) -> int:
@@ -71,11 +64,13 @@ def assembly(tensor: torch.Tensor) -> bool:
 
 
 def integer_few(
-    x: Activations, weight: Matrix, experts: torch.Tensor | None, used: int, out: torch.Tensor
-) -> None:
+    x: Activations, weight: Matrix, experts: torch.Tensor | None, used: int
+) -> torch.Tensor:
     """Rows by dp4a; with `experts` as `product` says."""
-    form, rows = weight.form, len(out)
+    form = weight.form
     assert isinstance(form, Form)
+    rows = len(x.codes) if experts is None else experts.numel()
+    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
     r = 1 if used else rows_at_once(rows)
     levels = levels_for(form.groups)
     grid = (-(-weight.rows // TILE), -(-rows // r))
@@ -85,25 +80,66 @@ def integer_few(
         N=weight.rows, USED=used, FORM=form, R=r, B=TILE, LEVELS=levels, ASM=assembly(out),
         num_warps=1 << levels, enable_fp_fusion=False,
     )  # fmt: skip
+    return out
 
 
-def integer_many(x: Activations, weight: Matrix, out: torch.Tensor) -> None:
-    """Rows by tensor cores."""
-    form, rows = weight.form, len(out)
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Pairs of a row and an expert, sorted by expert, in blocks of ROW_TILE pairs of one expert.
+
+    experts: int32 [blocks], -1 for a block without pairs. pairs: int32 [blocks * ROW_TILE], -1 for
+    none. count: pairs.
+    """
+
+    experts: torch.Tensor
+    pairs: torch.Tensor
+    count: int
+
+
+def groups_of(experts: torch.Tensor, count: int) -> Groups:
+    """The groups of experts int32 [P], of `count` experts. Shapes do not depend on values."""
+    pairs, device = experts.numel(), experts.device
+    ordered, order = torch.sort(experts, stable=True)
+    every = torch.arange(count + 1, dtype=torch.int32, device=device)
+    starts = torch.searchsorted(ordered, every)
+    blocks = (starts.diff() + ROW_TILE - 1) // ROW_TILE
+    ends = blocks.cumsum(0)
+    rank = torch.arange(pairs, device=device) - starts[ordered]
+    place = (ends - blocks)[ordered] * ROW_TILE + rank
+    most = min(pairs, pairs // ROW_TILE + count)
+    places = torch.full((most * ROW_TILE,), -1, dtype=torch.int32, device=device)
+    places[place] = order.int()
+    of_block = torch.searchsorted(ends, torch.arange(most, device=device), right=True)
+    of_block = torch.where(of_block < count, of_block, -1).int()
+    return Groups(of_block, places, pairs)
+
+
+def integer_many(
+    x: Activations, weight: Matrix, groups: Groups | None = None, used: int = 0
+) -> torch.Tensor:
+    """Rows by tensor cores, from woven codes; with `groups` as `product`, for all their pairs."""
+    form = weight.form
     assert isinstance(form, Form)
+    rows = len(x.codes) if groups is None else groups.count
+    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
     levels = levels_for(form.groups) if rows <= SPREAD_ROWS else 0
-    grid = (-(-weight.rows // TILE), -(-rows // ROW_TILE))
-    integer_product.many[grid](
-        x.codes, x.info, weight.record, out, rows,
-        N=weight.rows, FORM=form, R=ROW_TILE, B=TILE, LEVELS=levels, ASM=assembly(out),
-        num_warps=1 << levels, enable_fp_fusion=False,
+    blocks = -(-rows // ROW_TILE) if groups is None else len(groups.experts)
+    integer_product.many[(-(-weight.rows // TILE), blocks)](
+        x.codes, x.info, weight.record if groups is None else weight.addresses,
+        out if groups is None else groups.experts, out if groups is None else groups.pairs,
+        out, rows,
+        N=weight.rows, USED=used, FORM=form, R=ROW_TILE, B=TILE, LEVELS=levels,
+        ASM=assembly(out), num_warps=1 << levels, enable_fp_fusion=False,
     )  # fmt: skip
+    return out
 
 
 def _float_few(
-    x: torch.Tensor, weight: Matrix, experts: torch.Tensor | None, used: int, out: torch.Tensor
-) -> None:
-    form, rows = weight.form, len(out)
+    x: torch.Tensor, weight: Matrix, experts: torch.Tensor | None, used: int
+) -> torch.Tensor:
+    form = weight.form
+    rows = len(x) if experts is None else experts.numel()
+    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.device)
     r = 1 if used else rows_at_once(rows)
     levels = levels_for(form.groups)
     grid = (weight.record.shape[1], -(-rows // r))
@@ -114,3 +150,4 @@ def _float_few(
         KIND=_KINDS[weight.record.dtype],
         num_warps=1 << levels, enable_fp_fusion=False,
     )  # fmt: skip
+    return out

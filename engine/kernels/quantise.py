@@ -19,7 +19,7 @@ _MAGIC = tl.constexpr(12582912.0)  # adding and taking it off rounds half to eve
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activations:
-    """Rows of int8 with S segments of 16 groups each, zeros behind the last column.
+    """Rows of int8 with S segments of 16 groups each. Groups behind the last column mean nothing.
 
     codes: int8 [R, S * 512], elements of a group in order, or woven: 0, 16, 1, 17, ...
     info: int64 [R, S * 16], a group's scale (the lower 32 bits) and the sums of its halves (16 bits
@@ -30,16 +30,22 @@ class Activations:
     info: torch.Tensor
 
 
+def room(rows: int, columns: int, device: torch.device) -> Activations:
+    """Unwritten activations."""
+    segments = -(-columns // SEGMENT)
+    codes = torch.empty((rows, segments * SEGMENT), dtype=torch.int8, device=device)
+    info = torch.empty((rows, segments * 16), dtype=torch.int64, device=device)
+    return Activations(codes, info)
+
+
 def quantised(x: torch.Tensor, *, woven: bool) -> Activations:
     """float32 [R, K], contiguous."""
     rows, columns = x.shape
-    segments = -(-columns // SEGMENT)
-    codes = torch.empty((rows, segments * SEGMENT), dtype=torch.int8, device=x.device)
-    info = torch.empty((rows, segments * 16), dtype=torch.int64, device=x.device)
-    quantise[(rows, segments)](
-        x, codes, info, K=columns, WOVEN=woven, num_warps=1, enable_fp_fusion=False
+    made = room(rows, columns, x.device)
+    quantise[(rows, -(-columns // SEGMENT))](
+        x, made.codes, made.info, K=columns, WOVEN=woven, num_warps=1, enable_fp_fusion=False
     )
-    return Activations(codes, info)
+    return made
 
 
 @triton.jit
@@ -60,6 +66,16 @@ def integers(x, M: tl.constexpr):
 
 
 @triton.jit
+def packed_info(q, s, M: tl.constexpr):
+    """int64 [M] of M groups: scales, and sums of the halves of int32 [M, 32]."""
+    sums = tl.sum(tl.reshape(q, [M, 2, 16]), axis=2)
+    # 16 bits of each sum; the lower one must not reach into the upper one.
+    sums = tl.where(tl.arange(0, 2)[None, :] == 0, sums & 0xFFFF, sums << 16)
+    upper = tl.sum(sums, axis=1).to(tl.int64) << 32
+    return upper | (s.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
+
+
+@triton.jit
 def quantise(X, CODES, INFO, K: tl.constexpr, WOVEN: tl.constexpr):
     """One segment of one row. Grid (rows, segments)."""
     group = tl.arange(0, 16)
@@ -68,15 +84,9 @@ def quantise(X, CODES, INFO, K: tl.constexpr, WOVEN: tl.constexpr):
     x = tl.load(X + row * K + at, mask=at < K, other=0.0)
     q, s = integers(x, 16)
     first = (row * tl.num_programs(1) + tl.program_id(1)) * 16
-    halves = tl.reshape(q, [16, 2, 16])
-    # 16 bits of each sum; the lower one must not reach into the upper one.
-    sums = tl.sum(halves, axis=2)
-    sums = tl.where(tl.arange(0, 2)[None, :] == 0, sums & 0xFFFF, sums << 16)
-    info = tl.sum(sums, axis=1).to(tl.int64) << 32
-    info = info | (s.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF)
-    tl.store(INFO + first + group, info)
+    tl.store(INFO + first + group, packed_info(q, s, 16))
     codes = q
     if WOVEN:
-        codes = tl.reshape(tl.permute(halves, (0, 2, 1)), [16, 32])
+        codes = tl.reshape(tl.permute(tl.reshape(q, [16, 2, 16]), (0, 2, 1)), [16, 32])
     to = (first + group)[:, None] * 32 + tl.arange(0, 32)[None, :]
     tl.store(CODES + to, codes.to(tl.int8))

@@ -1,6 +1,7 @@
 """The same random matrices for the reference and for kernels."""
 
 import numpy as np
+import pytest
 import torch
 
 from engine.gguf.types import quant_type
@@ -45,3 +46,16 @@ def activations(rows: int, columns: int, seed: int = 5) -> torch.Tensor:
     x *= np.exp2(random.integers(-6, 6, (rows, 1))).astype(np.float32)
     x[0, -32:] = 0
     return torch.from_numpy(x)
+
+
+def poison(patch: pytest.MonkeyPatch) -> None:
+    """Fresh memory is all ones: NaNs and -1."""
+    empty = torch.empty
+
+    def poisoned(*shape: object, **options: object) -> torch.Tensor:
+        made = empty(*shape, **options)
+        if made.numel():
+            made.view(torch.uint8).fill_(255)
+        return made
+
+    patch.setattr(torch, "empty", poisoned)

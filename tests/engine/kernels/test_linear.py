@@ -9,7 +9,7 @@ from engine.gguf.types import quant_type
 from engine.kernels import linear as kernels
 from engine.kernels.linear import linear
 from engine.reference import linear as reference
-from tests.engine.kernels.packing import activations, both, random_pair
+from tests.engine.kernels.packing import activations, both, poison, random_pair
 from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
 from tests.engine.reference.packing import FLOAT_TYPES, random_raw
 
@@ -106,13 +106,7 @@ def test_every_output_is_written(type_name: str, monkeypatch: pytest.MonkeyPatch
     _, weight = random_pair(type_name, (5,), 64)
     x = activations(2, 64)
     wanted = linear(x, weight)
-    empty = torch.empty
-
-    def poisoned(*shape: object, **options: object) -> torch.Tensor:
-        made = empty(*shape, **options)
-        return made.fill_(float("nan") if made.is_floating_point() else 77)
-
-    monkeypatch.setattr(torch, "empty", poisoned)
+    poison(monkeypatch)
     assert same_bits(linear(x, weight), wanted)
 
 
