@@ -136,7 +136,7 @@ def _sizes(
     if smallest.fits:
         size = _shrink(wanted, plan)
     memory = plan(size)
-    room = f"{available / 1e9:.1f} GB of memory are free"
+    room = f"{available / 1e9:.1f} GB of memory may be used"
     reasons = {
         name: why[name]
         if getattr(size, name) == getattr(wanted, name)

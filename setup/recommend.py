@@ -199,7 +199,7 @@ def _memory_notes(plan: Plan) -> tuple[str, ...]:
     if not plan.memory.fits:
         return (
             f"this version computes on the CPU with the whole model in memory: it would need "
-            f"{needed:.1f} GB, and {there:.1f} GB are free",
+            f"{needed:.1f} GB, and {there:.1f} GB may be used",
         )
     return tuple(
         f"{name} {d.asked} is kept, the engine serves {d.value}: {d.reason}"

@@ -86,7 +86,7 @@ def _summary(checked: Sequence[Checked], fits: bool, console: Console) -> None:
     available = checked[0].memory.available_bytes / 1e9
     console.note(
         "this version computes on the processor, with the whole model in memory; "
-        f"{available:.0f} GB are free for it"
+        f"{available:.0f} GB may be used for it"
     )
 
 

@@ -1,8 +1,10 @@
-"""`--calibrate` in a run of setup: when it may measure, and what an earlier one has kept."""
+"""`strata setup --calibrate`: measure on this machine, keep what gains, remember it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
+    from engine.pipeline import Pipeline
     from setup.recommend import Recommendation
     from setup.wizard.situation import Situation
     from strata_cli.console import Console
@@ -39,8 +42,6 @@ def refuse_calibration(*, recorded: bool, dry_run: bool) -> None:
 
 def calibrate(situation: Situation, console: Console) -> None:
     """Measures the chosen model and remembers what gained. `ConfigError` when it is not here."""
-    from strata_cli.calibration import run_calibration
-
     subject = situation.subject
     assert subject is not None
     found = situation.planned()
@@ -53,12 +54,58 @@ def calibrate(situation: Situation, console: Console) -> None:
         raise ConfigError(
             f"--calibrate: {subject.row.key} does not fit in memory: it needs "
             f"{found.memory.total_bytes / 1e9:.1f} GB, "
-            f"{found.memory.available_bytes / 1e9:.1f} are free",
+            f"{found.memory.available_bytes / 1e9:.1f} may be used",
             "choose a smaller model or context",
         )
     console.note("measuring on this machine takes some minutes; Ctrl-C keeps what is there now")
     config = _engine_config(situation, found, subject.path)
-    run_calibration(config, _path(situation), _key(situation, found), console)
+    # The winner and the default are measured in turn: two models, where memory has room for both.
+    most = 2 if 2 * found.memory.total_bytes <= found.memory.available_bytes else 1
+    _measured(config, _path(situation), _key(situation, found), most, console)
+
+
+@dataclass(slots=True)
+class Pipelines:
+    """Loaded models, one for each number of drafts; never more than `most` at once."""
+
+    load: Callable[[EngineConfig], Pipeline]
+    most: int
+    held: dict[int, Pipeline] = field(default_factory=dict)
+
+    def __call__(self, config: EngineConfig) -> Pipeline:
+        """The model for `config`. Its room is made before it is loaded."""
+        if config.spec not in self.held:
+            while len(self.held) >= self.most:
+                del self.held[next(iter(self.held))]
+            self.held[config.spec] = self.load(config)
+        return self.held[config.spec]
+
+
+def _measured(config: EngineConfig, path: Path, key: str, most: int, console: Console) -> None:
+    """Measures settings around `config` with at most so many loaded models, and saves what gained
+    under `key` in the file at `path`."""
+    from bench.calibrate import Speeds, calibrate
+    from engine.startup import load_planned
+    from setup.user_settings import Calibration, Gained, save_calibration
+
+    loaded = load_planned(config)
+    encode, can_draft = loaded.tokenizer.encode, loaded.pipeline.can_draft
+    pipeline = Pipelines(lambda wanted: load_planned(wanted).pipeline, most)
+    pipeline.held[config.spec] = loaded.pipeline
+    del loaded
+    speeds = Speeds(pipeline, encode)
+    _, findings = calibrate(
+        config,
+        {"decode": speeds.decode_tok_s, "prompt": speeds.prompt_tok_s},
+        can_draft=can_draft,
+        progress=console.note,
+    )
+    gained = tuple(
+        Gained(found.setting, found.best, found.gain) for found in findings if found.kept
+    )
+    calibration = Calibration(gained, datetime.date.today().isoformat())
+    save_calibration(path, key, calibration)
+    console.note(f"saved in {path}: {', '.join(g.told for g in gained) or 'the defaults are best'}")
 
 
 def _engine_config(situation: Situation, found: Recommendation, model: Path) -> EngineConfig:

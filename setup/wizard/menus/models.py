@@ -124,7 +124,7 @@ def _engine_doubt(s: Situation, row: ModelRow) -> str:
     return (
         "This version computes on the processor with the whole model in memory: "
         f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB, and {memory.available_bytes / 1e9:.0f}"
-        " GB are free for it."
+        " GB may be used for it."
     )
 
 
