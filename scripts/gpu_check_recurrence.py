@@ -40,7 +40,7 @@ WINDOWS = {
 }
 # Rows of a chunk, and slots with one row each, that are timed.
 CHUNKS, SLOTS = (1, 4, 64, 256, 2048), (4, 16, 64)
-SWEEP = [(b, w) for b in (8, 16, 32, 64) for w in (1, 2, 4, 8)]
+SWEEP = [(4, 1), (8, 1), (8, 2), (16, 2), (16, 4), (32, 4), (32, 8)]
 
 
 @dataclass(frozen=True, slots=True)

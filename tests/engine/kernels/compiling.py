@@ -18,8 +18,12 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 
-def compile_instead_of_launching() -> None:
-    """From now on a launch compiles its kernel for compute capability 9.0 and runs nothing."""
+def compile_instead_of_launching() -> list[Any]:
+    """From now on a launch compiles its kernel for compute capability 9.0 and runs nothing.
+
+    Compiled kernels are added to the list: `.name`, `.asm["ttgir"]`, `.asm["ptx"]`.
+    """
+    kernels: list[Any] = []
 
     class Absent:
         def get_current_target(self) -> GPUTarget:
@@ -32,18 +36,25 @@ def compile_instead_of_launching() -> None:
             return 0
 
     def compiled(kernel: Any, grid: Any) -> Any:
-        return lambda *arguments, **options: kernel.warmup(*arguments, grid=grid, **options)
+        def launch(*arguments: Any, **options: Any) -> None:
+            kernels.append(kernel.warmup(*arguments, grid=grid, **options))
+
+        return launch
 
     triton.runtime.driver.set_active(Absent())
     JITFunction.__getitem__ = compiled
+    return kernels
 
 
 def assert_compiles(module: str, function: str, cache: Path) -> None:
-    """Calls `module.function()` in a process in which launches compile. `cache`: a fresh folder."""
+    """Calls `module.function(kernels)` in a process in which launches compile.
+
+    `kernels`: the list of those compiled so far. `cache`: a fresh folder.
+    """
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     command = (
-        "from tests.engine.kernels.compiling import compile_instead_of_launching as begin; begin();"
-        f"import {module}; {module}.{function}()"
+        "from tests.engine.kernels.compiling import compile_instead_of_launching as begin;"
+        f"kernels = begin(); import {module}; {module}.{function}(kernels)"
     )
     done = subprocess.run(
         [sys.executable, "-c", command],
