@@ -13,7 +13,7 @@ from setup.asked import Asked
 from setup.models.catalogue import ModelRow
 from setup.models.hub.names import place_files
 from setup.recommend import Recommendation, Subject, recommend
-from setup.rules.card_verdict import OptIns, read_opt_ins
+from setup.rules.card_verdict import OptIns, read_opt_ins, sizing_gib
 from setup.rules.cards import choose_cards
 from setup.rules.size import recommend_row
 from setup.user_settings import Calibration
@@ -93,7 +93,7 @@ class Situation:
     def suggested(self, family: str | None = None) -> tuple[ModelRow, str]:
         """The size that the rules suggest for this machine, and why."""
         cards = self.cards_for(self.rows[0])
-        sizes = [card.vram_gib for card in cards]
+        sizes = [sizing_gib(card, self.hardware) for card in cards]
         shared = next((card.vram_gib for card in cards if card.integrated), None)
         ram = self.hardware.ram_gib
         return recommend_row(self.rows, ram, sizes, family, carve_out_gib=shared)

@@ -37,6 +37,8 @@ def gpus(draw: st.DrawFn, index: int) -> Gpu:
         compute_mode=draw(st.sampled_from(("", "Default", "Exclusive_Process", "Prohibited"))),
         link_width=draw(st.sampled_from((0, 1, 4, 16))),
         shared_bytes=draw(st.integers(0, 200 * _GIB)) if integrated else 0,
+        cores=draw(st.sampled_from((0, 4_352, 10_752))),
+        clock_mhz=draw(st.sampled_from((2_100, 3_090))),
     )
 
 

@@ -123,3 +123,11 @@ def test_files_on_the_disk_are_offered(tmp_path: Path) -> None:
     assert not any("half" in label for label in labels)
     assert end.subject is not None
     assert end.subject.path == tmp_path / "small.gguf"
+
+
+@pytest.mark.parametrize("name", ["gb10-128gb", "strix-halo-128gb"])
+def test_an_integrated_gpu_is_not_small_where_the_machine_lends_it_memory(name: str) -> None:
+    # 0.0 and 0.5 GiB of its own, but 113 and more to share: the larger size, 15.2 + 10 <= 119.7.
+    row, reason = situation(machine(name)).suggested("qwen36")
+    assert row.key == "Qwen3.6-UD-IQ4_XS"
+    assert "the card has" not in reason
