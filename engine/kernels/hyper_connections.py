@@ -5,6 +5,10 @@ input = mean over the streams of mix * xn. Write: stream_c += 2 sigmoid((W_injec
 Order: the matrices' own; the mean adds the streams in ascending order and divides once.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import torch
@@ -13,6 +17,7 @@ import triton.language as tl
 
 from engine.kernels.float_product import float_tile
 from engine.kernels.form import FloatForm
+from engine.kernels.lanes import add_in_order, tree
 from engine.kernels.linear import levels_for, linear, rows_at_once
 from engine.kernels.matrix import Matrix
 from engine.kernels.norms import rms_norm
@@ -86,6 +91,47 @@ def mean_kernel(MIX, NORMED, OUT, D: tl.constexpr, COUNT: tl.constexpr, B: tl.co
     tl.store(OUT + row * D + at, mean, mask=at < D)
 
 
+@triton.jit(do_not_specialize=["rows"])
+def mixed_mean_kernel(
+    LOW, UP, NORMED, OUT, rows, D: tl.constexpr, K: tl.constexpr, FORM: tl.constexpr,
+    COUNT: tl.constexpr, LEVELS: tl.constexpr, R: tl.constexpr,
+):  # fmt: skip
+    """As `mean_kernel`, of mix = W_up . LOW for a float matrix of one segment (K <= 512): a program
+    has one tile of every stream. Grid (D / tile, row blocks of R). COUNT is 2**LEVELS."""
+    B: tl.constexpr = FORM.tile
+    GROUPS: tl.constexpr = FORM.groups
+    tile = tl.program_id(0)
+    row = tl.program_id(1) * R + tl.arange(0, R)
+    # Axes: outputs, streams, rows, lanes.
+    n = tl.arange(0, B)[:, None, None, None]
+    c = tl.arange(0, COUNT)[None, :, None, None]
+    r = tl.minimum(row, rows - 1).to(tl.int64)[None, None, :, None]
+    lane = tl.arange(0, 32)[None, None, None, :]
+    base = UP + (c * (D // B) + tile).to(tl.int64) * (GROUPS * B * 32) + n * 32 + lane
+    weights = ()
+    for i in tl.static_range(GROUPS):
+        weights = weights + (tl.load(base + i * (B * 32)),)
+    tl.debug_barrier()  # keeps the loads together, all in flight
+    acc = tl.zeros([B, COUNT, R, 32], tl.float32)
+    for i in tl.static_range(GROUPS):
+        at = i * 32 + lane
+        x = tl.load(LOW + r * K + at + n * 0 + c * 0, mask=at < K, other=0.0)
+        w, x = tl.broadcast(weights[i].to(tl.float32), x)
+        acc = acc + w * x
+    mix = sigmoid(tl.reshape(tree(acc, B * COUNT * R), [B, COUNT, R]))
+    at = tile * B + tl.arange(0, B)[:, None, None]
+    r = tl.minimum(row, rows - 1).to(tl.int64)[None, None, :]
+    stream = tl.arange(0, COUNT)[None, :, None]
+    term = mix * tl.load(NORMED + (r * COUNT + stream) * D + at)
+    term = tl.reshape(tl.permute(term, (1, 0, 2)), [COUNT, B * R])
+    # From -0, to which the first term is added without a change (and which is no 0 to `tl.full`).
+    nothing = tl.full([B * R], -(2**31), tl.int32).to(tl.float32, bitcast=True)
+    total = add_in_order(nothing, term, B * R, LEVELS)
+    mean = tl.reshape(tl.div_rn(total, tl.full([B * R], COUNT, tl.float32)), [B, R])
+    at = tile * B + tl.arange(0, B)[:, None]
+    tl.store(OUT + row.to(tl.int64)[None, :] * D + at, mean, mask=(row < rows)[None, :])
+
+
 @triton.jit
 def write_kernel(STREAMS, WEIGHTS, Y, D: tl.constexpr, COUNT: tl.constexpr, B: tl.constexpr):
     """STREAMS[r, c, d] += WEIGHTS[r, c] * Y[r, d]. Grid (D / B, rows)."""
@@ -120,11 +166,29 @@ def hyper_read(
         low, weights = _low_of_floats(normed, down, inject, count)
     else:
         low, weights = _low(normed, down, inject, count)
-    mean_kernel[(triton.cdiv(width, BLOCK), rows)](
-        linear(low, up), normed, x, D=width, COUNT=count, B=BLOCK, num_warps=4,
-        enable_fp_fusion=False,
-    )  # fmt: skip
+    _mean_of_mixed(low, up, normed, count, x)
     return x, None if inject is None else weights
+
+
+def _mean_of_mixed(
+    low: torch.Tensor, up: Matrix, normed: torch.Tensor, count: int, out: torch.Tensor
+) -> None:
+    """out[r, d] = mean over the streams of sigmoid(W_up . low) * normed."""
+    rows, width = out.shape
+    form = up.form
+    one_segment = isinstance(form, FloatForm) and form.groups <= 16 and width % form.tile == 0
+    if one_segment and count & (count - 1) == 0:
+        at_once = rows_at_once(rows)
+        mixed_mean_kernel[(width // form.tile, triton.cdiv(rows, at_once))](
+            low, up.record, normed, out, rows, D=width, K=up.columns, FORM=form, COUNT=count,
+            LEVELS=count.bit_length() - 1, R=at_once, num_warps=min(count, 4),
+            enable_fp_fusion=False,
+        )  # fmt: skip
+    else:
+        mean_kernel[(triton.cdiv(width, BLOCK), rows)](
+            linear(low, up), normed, out, D=width, COUNT=count, B=BLOCK, num_warps=4,
+            enable_fp_fusion=False,
+        )  # fmt: skip
 
 
 def _are_floats(*matrices: Matrix) -> bool:
