@@ -11,8 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, combinations, pairwise
+from typing import Any
 
 from engine.layer_split import FIRST_CARD_LAYERS, check_cards, fit_boundaries
 
@@ -72,12 +73,30 @@ def auto_split(
     if profile is not None and not all(0 <= layer < layers for layer in profile):
         raise ValueError(f"auto_split needs a profile of layers 0 to {layers - 1}")
     check_cards(cards, layers)
-    ranks = _alike(layers, experts_per_layer) if profile is None else _Ranks.of(profile, layers)
-    costs = _Costs(ranks, tuple(rooms_bytes), tuple(layer_ms), expert_bytes, layer_bytes)
+    facts = (tuple(rooms_bytes), tuple(layer_ms), expert_bytes, layer_bytes)
+    if profile is None:
+        return _split_alike(layers, experts_per_layer, *facts)
+    return _split(_Ranks.of(profile, layers), *facts)
+
+
+@lru_cache(maxsize=64)
+def _split_alike(layers: int, experts_per_layer: int, *facts: Any) -> AutoSplit:
+    """Popularity goes round the layers. Every question of setup asks for the same few cases."""
+    return _split(_alike(layers, experts_per_layer), *facts)
+
+
+def _split(
+    ranks: _Ranks,
+    rooms_bytes: tuple[int, ...],
+    layer_ms: tuple[float, ...],
+    expert_bytes: int,
+    layer_bytes: int,
+) -> AutoSplit:
+    layers = len(ranks.ranks)
+    costs = _Costs(ranks, rooms_bytes, layer_ms, expert_bytes, layer_bytes)
     start = _by_speed(layers, layer_ms)
-    if cards <= MOST_SEARCHED:
-        return costs.evaluate(_search(costs, start, layers))
-    return costs.evaluate(_nudge(costs, start, layers))
+    look = _search if len(rooms_bytes) <= MOST_SEARCHED else _nudge
+    return costs.evaluate(look(costs, start, layers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +150,7 @@ class _Ranks:
 
 @cache
 def _alike(layers: int, experts_per_layer: int) -> _Ranks:
-    """Popularity goes round the layers. One for each shape of model: the sums take a while."""
+    """One for each shape of model: the sums take a while."""
     return _Ranks.of([rank % layers for rank in range(layers * experts_per_layer)], layers)
 
 
