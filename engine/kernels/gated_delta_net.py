@@ -74,9 +74,10 @@ def gated_delta_rule(
     if prepared:
         units = qkv.new_empty(count, 2 * config.key_heads * keys)
         gates = qkv.new_empty(count, 2 * heads)
-        prepare[(count, 2 * config.key_heads + 1)](
+        prepare[(count, triton.cdiv(2 * config.key_heads, 4) + 1)](
             qkv, alpha, beta, decay, bias, units, gates,
-            HEADS=triton.next_power_of_2(heads), num_warps=1, **shape,
+            HEADS=triton.next_power_of_2(heads), SHUFFLE=assembly(qkv) and keys % 32 == 0,
+            num_warps=1, **shape,
         )  # fmt: skip
         decays, betas = gates, gates[:, heads:]
     # The threads' shares of a state are known where its keys are neighbours and whole groups.
@@ -113,7 +114,7 @@ def gated_norm(
 
 @triton.jit
 def groups_at(AT, K: tl.constexpr, GROUPS: tl.constexpr):
-    """K values in memory from each of the pointers AT, [M, 1] or [1, 1]: a tuple of [M, 32]."""
+    """K values in memory from each of the pointers AT, [M, 1]: a tuple of [M, 32]."""
     lane = tl.arange(0, 32)[None, :]
     parts = ()
     for g in tl.static_range(GROUPS):
@@ -176,15 +177,14 @@ def forget(a, decay, bias):
 def prepare(
     QKV, ALPHA, BETA, DECAY, BIAS, UNITS, GATES,
     SCALE: tl.constexpr, KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    GROUPS: tl.constexpr, HEADS: tl.constexpr,
+    GROUPS: tl.constexpr, HEADS: tl.constexpr, SHUFFLE: tl.constexpr,
 ):  # fmt: skip
     """UNITS [R, 2 * KH * K]: scaled queries and keys. GATES [R, 2 * H]: decays, betas.
 
-    Grid (rows, 2 * KH + 1): query heads, key heads, gates.
+    Grid (rows, fours of query heads and key heads, then one for the gates).
     """
     row = tl.program_id(0).to(tl.int64)
-    part = tl.program_id(1)
-    if part == 2 * KH:
+    if tl.program_id(1) == tl.num_programs(1) - 1:
         h = tl.arange(0, HEADS)
         live = h < H
         a = tl.load(ALPHA + row * H + h, mask=live, other=0.0)
@@ -195,8 +195,10 @@ def prepare(
         tl.store(GATES + row * 2 * H + H + h, sigmoid(b), mask=live)
     else:
         lane = tl.arange(0, 32)[None, :]
+        # The last program may have fewer heads left: it makes its last one several times.
+        part = tl.minimum(tl.program_id(1) * 4 + tl.arange(0, 4), 2 * KH - 1)[:, None]
         x = groups_at(QKV + row * (2 * KH * K + H * V) + part * K, K, GROUPS)
-        y = unit(x, tl.where(part < KH, SCALE, 1.0), 1, GROUPS, False)
+        y = unit(x, tl.where(part < KH, SCALE, 1.0), 4, GROUPS, SHUFFLE)
         for g in tl.static_range(GROUPS):
             at = g * 32 + lane
             tl.store(UNITS + row * (2 * KH * K) + part * K + at, y[g], mask=at < K)
