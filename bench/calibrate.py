@@ -107,17 +107,20 @@ def calibrate(
     can_draft: bool,
     progress: Callable[[str], None],
     trials: Sequence[Trial] = TRIALS,
+    on_finding: Callable[[tuple[Finding, ...]], None] = lambda findings: None,
 ) -> tuple[EngineConfig, tuple[Finding, ...]]:
     """The config with every setting that gained, and all that was found.
 
     One setting after another: a sweep over its values, then the best of them against the value
-    before in turn. `speeds` measures a config by `Trial.speeds`.
+    before in turn. `speeds` measures a config by `Trial.speeds`. `progress` hears of each
+    measurement before it begins, `on_finding` has all findings so far after each.
     """
-    findings = []
-    for trial in trials:
-        if trial.drafts_only and not (can_draft and config.spec > 1):
-            continue
-        found = _try(trial, config, speeds[trial.speeds])
+    findings: list[Finding] = []
+    open_trials = [trial for trial in trials if _applies(trial, config, can_draft)]
+    while open_trials:
+        trial = open_trials.pop(0)
+        later = sum(_measurements(other, config) for other in open_trials)
+        found = _try(trial, config, speeds[trial.speeds], progress, later)
         verdict = "kept" if found.kept else "not kept"
         progress(
             f"{found.setting} {found.best:g} against {found.before:g}: "
@@ -126,20 +129,47 @@ def calibrate(
         if found.kept:
             config = _with(config, found.setting, found.best)
         findings.append(found)
+        on_finding(tuple(findings))
+        open_trials = [trial for trial in open_trials if _applies(trial, config, can_draft)]
     return config, tuple(findings)
 
 
-def _try(trial: Trial, config: EngineConfig, speed: Speed) -> Finding:
-    before = float(getattr(config, trial.setting))
-    others = [value for value in trial.values if value != before]
-    speed(config)
-    sweep = {value: speed(_with(config, trial.setting, value)) for value in others}
+def _applies(trial: Trial, config: EngineConfig, can_draft: bool) -> bool:
+    return not trial.drafts_only or (can_draft and config.spec > 1)
+
+
+def _others(trial: Trial, config: EngineConfig) -> list[float]:
+    return [value for value in trial.values if value != float(getattr(config, trial.setting))]
+
+
+def _measurements(trial: Trial, config: EngineConfig) -> int:
+    """One to warm up, one of each other value, and the pairs."""
+    return 1 + len(_others(trial, config)) + 2 * PAIRS
+
+
+def _try(
+    trial: Trial,
+    config: EngineConfig,
+    speed: Speed,
+    progress: Callable[[str], None],
+    later: int,
+) -> Finding:
+    """`later`: measurements of the settings after this one."""
+    before, left = float(getattr(config, trial.setting)), _measurements(trial, config) + later
+
+    def measured(value: float) -> float:
+        nonlocal left
+        progress(f"measuring {trial.setting} {value:g} (measurements left: {left})")
+        left -= 1
+        return speed(_with(config, trial.setting, value))
+
+    measured(before)
+    sweep = {value: measured(value) for value in _others(trial, config)}
     best = max(sweep, key=lambda value: sweep[value])
-    rivals = {before: config, best: _with(config, trial.setting, best)}
-    samples: dict[float, list[float]] = {value: [] for value in rivals}
+    samples: dict[float, list[float]] = {before: [], best: []}
     for pair in range(PAIRS):
         for value in (before, best) if pair % 2 == 0 else (best, before):
-            samples[value].append(speed(rivals[value]))
+            samples[value].append(measured(value))
     return Finding(trial.setting, before, best, tuple(samples[before]), tuple(samples[best]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
+    from bench.calibrate import Finding
     from engine.config import EngineConfig
     from engine.pipeline import Pipeline
     from setup.recommend import Recommendation
+    from setup.user_settings import Gained
     from setup.wizard.situation import Situation
     from strata_cli.console import Console
 
@@ -42,6 +44,8 @@ def refuse_calibration(*, recorded: bool, dry_run: bool) -> None:
 
 def calibrate(situation: Situation, console: Console) -> None:
     """Measures the chosen model and remembers what gained. `ConfigError` when it is not here."""
+    from setup.user_settings import load_calibration
+
     subject = situation.subject
     assert subject is not None
     found = situation.planned()
@@ -57,11 +61,17 @@ def calibrate(situation: Situation, console: Console) -> None:
             f"{found.memory.available_bytes / 1e9:.1f} may be used",
             "choose a smaller model or context",
         )
-    console.note("measuring on this machine takes some minutes; Ctrl-C keeps what is there now")
+    console.note(
+        "measuring on this machine takes some minutes; what gains is saved at once, and Ctrl-C "
+        "keeps it"
+    )
     config = _engine_config(situation, found, subject.path)
     # The winner and the default are measured in turn: two models, where memory has room for both.
     most = 2 if 2 * found.memory.total_bytes <= found.memory.available_bytes else 1
-    _measured(config, _path(situation), _key(situation, found), most, console)
+    path, key = _path(situation), _key(situation, found)
+    before = load_calibration(path, key)
+    kept = Kept(path, key, before.gained if before else ())
+    measure_and_keep(lambda kept: _measured(config, kept, most, console), kept, console)
 
 
 @dataclass(slots=True)
@@ -81,12 +91,60 @@ class Pipelines:
         return self.held[config.spec]
 
 
-def _measured(config: EngineConfig, path: Path, key: str, most: int, console: Console) -> None:
-    """Measures settings around `config` with at most so many loaded models, and saves what gained
-    under `key` in the file at `path`."""
+@dataclass(slots=True)
+class Kept:
+    """What gained so far, saved under `key` in the file at `path` after each finding."""
+
+    path: Path
+    key: str
+    earlier: tuple[Gained, ...] = ()
+    """Of the calibration before: it holds for the settings that are not measured again yet."""
+    gained: tuple[Gained, ...] = ()
+
+    def __call__(self, findings: Sequence[Finding]) -> None:
+        """Saves the findings that are kept, and the earlier ones of other settings."""
+        from setup.user_settings import Gained
+
+        measured = {found.setting for found in findings}
+        self.gained = tuple(
+            Gained(found.setting, found.best, found.gain) for found in findings if found.kept
+        )
+        self._save(*self.gained, *(one for one in self.earlier if one.setting not in measured))
+
+    def finish(self) -> None:
+        """Forgets what the calibration before had and this one did not measure."""
+        self._save(*self.gained)
+
+    @property
+    def told(self) -> str:
+        """The flags that gained, with how much; empty when none did."""
+        return ", ".join(one.told for one in self.gained)
+
+    def _save(self, *gained: Gained) -> None:
+        from setup.user_settings import Calibration, save_calibration
+
+        today = datetime.date.today().isoformat()
+        save_calibration(self.path, self.key, Calibration(gained, today))
+
+
+def measure_and_keep(measure: Callable[[Kept], object], kept: Kept, console: Console) -> None:
+    """Runs `measure`, which calls `kept` with its findings. Ctrl-C goes on up, after it is said
+    what stays saved."""
+    try:
+        measure(kept)
+    except KeyboardInterrupt:
+        found = f"saved in {kept.path}: {kept.told}" if kept.told else "nothing has gained so far"
+        use = "; `strata setup` for this model writes it" if kept.told else ""
+        console.note(f"\nstopped; {found}{use}. No config was written")
+        raise
+    kept.finish()
+    console.note(f"saved in {kept.path}: {kept.told or 'the defaults are best'}")
+
+
+def _measured(config: EngineConfig, kept: Kept, most: int, console: Console) -> None:
+    """Measures settings around `config` with at most so many loaded models."""
     from bench.calibrate import Speeds, calibrate
     from engine.startup import load_planned
-    from setup.user_settings import Calibration, Gained, save_calibration
 
     loaded = load_planned(config)
     encode, can_draft = loaded.tokenizer.encode, loaded.pipeline.can_draft
@@ -94,18 +152,13 @@ def _measured(config: EngineConfig, path: Path, key: str, most: int, console: Co
     pipeline.held[config.spec] = loaded.pipeline
     del loaded
     speeds = Speeds(pipeline, encode)
-    _, findings = calibrate(
+    calibrate(
         config,
         {"decode": speeds.decode_tok_s, "prompt": speeds.prompt_tok_s},
         can_draft=can_draft,
         progress=console.note,
+        on_finding=kept,
     )
-    gained = tuple(
-        Gained(found.setting, found.best, found.gain) for found in findings if found.kept
-    )
-    calibration = Calibration(gained, datetime.date.today().isoformat())
-    save_calibration(path, key, calibration)
-    console.note(f"saved in {path}: {', '.join(g.told for g in gained) or 'the defaults are best'}")
 
 
 def _engine_config(situation: Situation, found: Recommendation, model: Path) -> EngineConfig:

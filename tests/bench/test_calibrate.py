@@ -11,7 +11,7 @@ import pytest
 from bench.calibrate import PAIRS, TRIALS, Speeds, Trial, calibrate
 from engine.config import EngineConfig
 from engine.startup import load_planned, plan_from_args
-from setup.models import bundled_model
+from setup.models.bundled import bundled_model
 
 SPEC = Trial("spec", (1, 2, 3, 4, 6), "decode", drafts_only=True)
 
@@ -66,6 +66,42 @@ def test_the_first_measurement_of_a_setting_warms_up_and_does_not_count(
     )
     assert best == config
     assert found.before_tok_s == (100.0,) * PAIRS
+
+
+def test_each_measurement_is_told_with_how_many_are_left(config: EngineConfig) -> None:
+    told: list[str] = []
+    calls = count()
+
+    def speed(config: EngineConfig) -> float:
+        next(calls)
+        return 100.0
+
+    calibrate(config, {"decode": speed, "prompt": speed}, can_draft=True, progress=told.append)
+    lines = [line for line in told if line.startswith("measuring ")]
+    # One to warm up, the other values, 4 pairs: 1 + 4 + 8, 1 + 2 + 8 and 1 + 3 + 8.
+    assert len(lines) == next(calls) == 13 + 11 + 12
+    assert lines[0] == "measuring spec 4 (measurements left: 36)"
+    assert lines[-1].endswith("(measurements left: 1)")
+
+
+def test_a_finding_is_handed_on_before_the_next_is_measured(config: EngineConfig) -> None:
+    handed: list[list[str]] = []
+    told: list[str] = []
+
+    def speed(config: EngineConfig) -> float:
+        if told[-1].startswith("measuring prefill"):
+            raise KeyboardInterrupt
+        return 100.0 * (2.0 if config.spec == 2 else 1.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(
+            config,
+            {"decode": speed, "prompt": speed},
+            can_draft=True,
+            progress=told.append,
+            on_finding=lambda found: handed.append([one.setting for one in found if one.kept]),
+        )
+    assert handed == [["spec"], ["spec"]]
 
 
 def test_without_a_draft_layer_only_prompts_are_tried(config: EngineConfig) -> None:
