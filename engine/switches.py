@@ -80,6 +80,8 @@ _LATER = (
     Switch("CKPT_THREADS", "flag", False, "Stages save their checkpoints at the same time."),
     Switch("DBG_GDN", "flag", False, "Debug variant of the recurrence."),
     Switch("DEFAULTS", "text", "", "Defaults of an earlier version."),
+    Switch("EXPERIMENTAL_GFX1103", "flag", False, "Setup may choose a gfx1103 card."),
+    Switch("EXPERIMENTAL_SM60", "flag", False, "Setup may choose Pascal and Volta cards."),
     Switch("FOUR_CARD_PROFILE", "flag", True, "The profile of four R9700 cards."),
     Switch("FS_SLOTS", "whole", 0, "Slots of experts that come from a file."),
     Switch("HANDOFF_PIPE", "whole", 0, "Pieces of a chunk handed to the next card."),

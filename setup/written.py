@@ -100,7 +100,10 @@ def _card_wishes(choice: RuleChoice) -> tuple[_Wish | None, ...]:
     numbers = [card.index for card in choice.cards]
     backend = choice.cards[0].backend
     gpu = numbers[0] if len(numbers) == 1 else numbers
-    use = _Wish(backend, f"the model on {names}", (), (("backend", backend), ("gpu", gpu)))
+    old_cards = (("cuda", 12),) if choice.cuda12 else ()
+    use = _Wish(
+        backend, f"the model on {names}", (), (("backend", backend), ("gpu", gpu), *old_cards)
+    )
     cache = _Wish("expert_cache", "as many experts as fit on the card", ("--expert-cache", "auto"))
     if choice.layer_split is None:
         return (use, cache)

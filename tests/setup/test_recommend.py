@@ -184,3 +184,15 @@ def test_the_document_is_the_same_byte_for_byte() -> None:
     one, two = (json.dumps(_found(asked=Asked(parallel=2)).document()) for _ in range(2))
     assert one == two
     assert list(json.loads(one)) == ["config", "recommendation", "reasons", "notes"]
+
+
+def test_the_oldest_cards_are_written_with_their_toolkit() -> None:
+    row = find_row("IQ3_S")
+    found = recommend(
+        Subject(row, info_of(row), None),
+        recorded("tesla-p40-64gb"),
+        Asked(gpus=(0,)),
+        Path("/"),
+        capabilities=EVERYTHING,
+    )
+    assert (found.config["backend"], found.config["cuda"]) == ("cuda", 12)
