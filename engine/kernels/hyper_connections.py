@@ -176,8 +176,8 @@ def _mean_of_mixed(
     """out[r, d] = mean over the streams of sigmoid(W_up . low) * normed."""
     rows, width = out.shape
     form = up.form
-    one_segment = isinstance(form, FloatForm) and form.groups <= 16 and width % form.tile == 0
-    if one_segment and count & (count - 1) == 0:
+    a_power = count & (count - 1) == 0
+    if isinstance(form, FloatForm) and form.groups <= 16 and a_power and width % form.tile == 0:
         at_once = rows_at_once(rows)
         mixed_mean_kernel[(width // form.tile, triton.cdiv(rows, at_once))](
             low, up.record, normed, out, rows, D=width, K=up.columns, FORM=form, COUNT=count,

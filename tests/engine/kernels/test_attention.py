@@ -105,9 +105,19 @@ def test_rows_that_take_turns_in_the_scratch(monkeypatch: pytest.MonkeyPatch) ->
     Case("int8", 2, 1, 32).compare([(0, 0, 1, 1), (2, 63, 1, 1)], 4, 2)
 
 
-def test_one_program_for_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ratio", "budget"), [(0, 0), (2, 34)])
+def test_one_program_for_all_blocks(
+    ratio: int, budget: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("engine.kernels.attention.PROGRAMS", 1)
-    Case("int8", 2, 1, 32).compare([(1, 70, 1, 1)])
+    Case("int8", 2, 1, 32).compare([(1, 71, 1, 1), (0, 0, 1, 1)], ratio, budget)
+
+
+def test_one_program_for_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too little room for one program a row, and too few programs for one a block."""
+    monkeypatch.setattr("engine.kernels.attention.PROGRAMS", 1)
+    monkeypatch.setattr("engine.kernels.attention.SCRATCH_BYTES", 1)
+    Case("int8", 2, 1, 32).compare([(1, 71, 1, 1)])
 
 
 def test_large_scores_do_not_overflow() -> None:
