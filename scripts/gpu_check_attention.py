@@ -341,6 +341,11 @@ def rows_alone(side: SimpleNamespace) -> Iterator[tuple[str, torch.Tensor, torch
         for size in (1, 2):
             parts = [case.run(slice(i, i + size)) for i in range(0, 8, size)]
             yield f"attention {kind} {ratio}, {size} rows at once", torch.cat(parts), whole
+    for config, ratio in ((SPARSE, 4), (DENSE, 0)):
+        case = AttentionCase(side, "int8", config, 4096, HISTORIES, [(1, 2600, 600, 600)], ratio)
+        whole = case.run()
+        parts = [case.run(slice(i, i + 50)) for i in range(0, 600, 50)]
+        yield f"attention {ratio}, 600 rows at once against 50", torch.cat(parts), whole
     hyper = HyperCase(side, 19, "BF16")
     whole, streams = hyper.read()[0], hyper.streams
     for size in (1, 3, 16):
