@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from setup.config.args import flag_pairs
-from setup.config.keys import KEYS_BY_NAME
-
-_SECRET_NAME = re.compile(r"(?:^|[_-])(?:KEY|TOKEN|SECRET|PASS|PASSWORD)$", re.IGNORECASE)
-_HIDDEN = "(not shown)"
+from setup.config.secrets import HIDDEN, is_secret, shown_value, shown_words
 
 
 def config_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
@@ -31,21 +27,14 @@ def config_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ..
 
 def shown(name: str, value: Any) -> str:
     """A value of the key or entry `name` as JSON, or that it is not shown."""
-    if _is_secret(name):
-        return _HIDDEN
-    return _printable(json.dumps(_without_secrets(value), ensure_ascii=False))
+    if is_secret(name):
+        return HIDDEN
+    return _printable(json.dumps(shown_value(name, value), ensure_ascii=False))
 
 
-def _is_secret(name: str) -> bool:
-    """By the table of keys; of other names by how such things are called."""
-    key = KEYS_BY_NAME.get(name)
-    return key.secret if key is not None else bool(_SECRET_NAME.search(name))
-
-
-def _without_secrets(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {n: _HIDDEN if _is_secret(n) else _without_secrets(v) for n, v in value.items()}
+def shown_pair(pair: tuple[str, ...]) -> str:
+    """An engine flag with its values, as it may be shown."""
+    return " ".join(shown_words(list(pair)))
 
 
 def _printable(text: str) -> str:
@@ -82,6 +71,6 @@ def _entries(config: Mapping[str, Any]) -> _Entries:
 def _lines(label: tuple[str, ...], entries: _Entries) -> list[str]:
     name, inner = label[0], label[-1]
     if isinstance(inner, _Flag):
-        return [f"args: {' '.join(pair)}" for pair in entries.get(label, [])]
-    shown_as = name if _is_secret(name) else inner
+        return [f"args: {shown_pair(pair)}" for pair in entries.get(label, [])]
+    shown_as = name if is_secret(name) else inner
     return [f"{'.'.join(label)}: {shown(shown_as, value)}" for value in entries.get(label, [])]

@@ -14,6 +14,7 @@ from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from setup.config.json_words import quoted
 from setup.config.keys import KEYS_BY_NAME, ConfigKey
+from setup.config.secrets import shown_value
 from setup.config.text import LARGEST_BYTES, read_json, read_value
 from setup.config.values import check_environment, check_sampling, nearest
 
@@ -35,7 +36,11 @@ def read_config(path: Path) -> ConfigFile:
     Raises `ConfigError`: not there, not JSON (with line and column), a wrong type or range (with
     key, value and what is allowed), an engine flag or the value of a switch that is not known.
     """
-    values = read_json(path)
+    return check_config(read_json(path), path)
+
+
+def check_config(values: Mapping[str, Any], path: Path) -> ConfigFile:
+    """Checks what stands, or will stand, in the config at `path`. Raises as `read_config`."""
     known = {name: value for name, value in values.items() if name in KEYS_BY_NAME}
     for name, value in known.items():
         check_value(KEYS_BY_NAME[name], value, str(path))
@@ -72,7 +77,8 @@ def check_value(key: ConfigKey, value: Any, where: str) -> None:
     """Raises `ConfigError` naming `where`, the key, the value and what is allowed."""
     if key.check(value):
         return
-    shown = "not usable" if key.secret else quoted(json.dumps(value, ensure_ascii=False))
+    visible = shown_value(key.name, value)
+    shown = "not usable" if key.secret else quoted(json.dumps(visible, ensure_ascii=False))
     raise ConfigError(f"{where}: {key.name} is {shown}, not {key.allowed}", _hint(key, value))
 
 
