@@ -157,17 +157,19 @@ def few_gated(CODES, INFO, GATE, UP, EXPERTS, OUT, OUT_INFO, rows, N: tl.constex
 
 @triton.jit(do_not_specialize=["rows"])
 def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: tl.constexpr,
-         FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, LEVELS: tl.constexpr,
+         FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, SPLIT: tl.constexpr,
          ASM: tl.constexpr):  # fmt: skip
-    """OUT[rows, N] from woven codes. Grid (tiles, row blocks of R).
+    """OUT[rows, N] from woven codes. Grid (tiles, row blocks of R, 1), a warp a program: more would
+    wait for each other at every move of a tensor between threads.
 
-    With USED, block b is matrix EXPERTS[b] of a stack (-1: nothing to do) times rows
-    p // USED for p = PAIRS[b * R], ..., whose results are rows p of OUT; p = -1: none.
+    With SPLIT there is a program a segment, grid (tiles, row blocks, segments), and its sum is
+    OUT[segment, rows, N], for `add_segments`. With USED, block b is matrix EXPERTS[b] of a stack
+    (-1: nothing to do) times rows p // USED for p = PAIRS[b * R], ..., whose results are rows p of
+    OUT; p = -1: none.
     """
-    S: tl.constexpr = 1 << LEVELS
     SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
     UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.groups % (16 * S) == 0
+    ALL: tl.constexpr = FORM.groups % 16 == 0
     tile = tl.program_id(0)
     block = tl.program_id(1)
     r = block * R + tl.arange(0, R)
@@ -182,14 +184,15 @@ def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: 
     base = start(RECORD, EXPERTS, block, USED) + tile.to(tl.int64) * FORM.tile_bytes
     words = base.to(tl.pointer_type(tl.int32))
     codes = base.to(tl.pointer_type(tl.int8))
-    # Axes: segments (a warp each), rows or inputs, outputs.
+    # Axes: one, rows or inputs, outputs.
     n = tl.arange(0, B)[None, None, :]
     at = tl.arange(0, B)[None, :, None] * 16 + tl.arange(0, 16)[None, None, :]
     k = tl.arange(0, 32)[None, None, :]
     row = x_row.to(tl.int64)[None, :, None] * (SEGMENTS * 16)
-    total = tl.zeros([R * B], tl.float32)
-    for first in range(0, SEGMENTS, S):
-        g = (first + tl.arange(0, S)[:, None, None]) * 16
+    total = tl.zeros([1, R, B], tl.float32)
+    first = tl.program_id(2) if SPLIT else 0
+    for segment in range(first, first + 1 if SPLIT else SEGMENTS):
+        g = segment * 16 + tl.zeros([1, 1, 1], tl.int32)
         low, high = unpack.planes(codes, g, at, FORM, B, 16, ALL)
         m, d = unpack.numbers(words, g, n, FORM, False, B, ALL)
         mm, dm = m, d
@@ -197,10 +200,10 @@ def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: 
             mm, dm = unpack.numbers(words, g, n, FORM, True, B, ALL)
         # Without it the compiler moves every load down to its use, and nothing is in flight.
         tl.debug_barrier()
-        acc = tl.zeros([S, R, B], tl.float32)
+        acc = tl.zeros([1, R, B], tl.float32)
         for i in tl.static_range(UNROLLED):
             lo, hi = unpack.codes(low, high, i, FORM, 16, ASM)
-            w = tl.permute(tl.reshape(tl.join(lo, hi), [S, B, 32]), (0, 2, 1))
+            w = tl.permute(tl.reshape(tl.join(lo, hi), [1, B, 32]), (0, 2, 1))
             group = row + g + i
             ok = g + i < FORM.groups
             x = unpack.load(CODES + group * 32 + k, ok, ALL)
@@ -213,8 +216,23 @@ def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: 
                 d1 = tl.zeros_like(d0)
             info = unpack.load(INFO + group, ok, ALL)
             acc = acc + term(d0, d1, info, i, m, d, mm, dm, FORM)
-        total = lanes.add_in_order(total, tl.reshape(acc, [S, R * B]), R * B, LEVELS)
+        total = total + acc
     n = (tile * B + tl.arange(0, B))[None, :]
     r = r[:, None]
-    out = tl.reshape(total, [R, B])
-    tl.store(OUT + r.to(tl.int64) * N + n, out, mask=(n < N) & (r >= 0))
+    out = OUT + first.to(tl.int64) * rows * N if SPLIT else OUT
+    mask = (n < N) & (r >= 0)
+    tl.store(out + r.to(tl.int64) * N + n, tl.reshape(total, [R, B]), mask=mask)
+
+
+@triton.jit
+def add_segments(PARTS, OUT, count, SEGMENTS: tl.constexpr, B: tl.constexpr):
+    """OUT[i] = PARTS[0, i] + PARTS[1, i] + ..., in this order. count: numbers in OUT."""
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    live = at < count
+    parts = ()
+    for s in tl.static_range(SEGMENTS):
+        parts = parts + (tl.load(PARTS + at + s * count.to(tl.int64), mask=live, other=0.0),)
+    total = parts[0]
+    for s in tl.static_range(1, SEGMENTS):
+        total = total + parts[s]
+    tl.store(OUT + at, total, mask=live)

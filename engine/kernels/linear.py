@@ -19,8 +19,9 @@ from engine.kernels.quantise import Activations, quantised
 # Most rows that a dp4a program takes at once, and from how many rows tensor cores are used.
 FEW = 4
 ROW_TILE = 16
-# Up to how many rows a segment has a warp of its own; more rows fill the chip by themselves.
-SPREAD_ROWS = 64
+# From how many programs on a chip is full, so that they need not share segments.
+FULL_CHIP = 2048
+_BLOCK = 512
 # Warps a program, as a power of two: a warp takes a segment.
 _MOST_LEVELS = 3
 _KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
@@ -121,16 +122,24 @@ def integer_many(
     form = weight.form
     assert isinstance(form, Form)
     rows = len(x.codes) if groups is None else groups.count
-    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
-    levels = levels_for(form.groups) if rows <= SPREAD_ROWS else 0
+    segments = -(-form.groups // 16)
+    tiles = -(-weight.rows // TILE)
     blocks = -(-rows // ROW_TILE) if groups is None else len(groups.experts)
-    integer_product.many[(-(-weight.rows // TILE), blocks)](
+    split = segments > 1 and tiles * blocks < FULL_CHIP
+    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
+    parts = out.new_empty((segments, *out.shape)) if split else out
+    integer_product.many[(tiles, blocks, segments if split else 1)](
         x.codes, x.info, weight.record if groups is None else weight.addresses,
         out if groups is None else groups.experts, out if groups is None else groups.pairs,
-        out, rows,
-        N=weight.rows, USED=used, FORM=form, R=ROW_TILE, B=TILE, LEVELS=levels,
-        ASM=assembly(out), num_warps=1 << levels, enable_fp_fusion=False,
+        parts, rows,
+        N=weight.rows, USED=used, FORM=form, R=ROW_TILE, B=TILE, SPLIT=split,
+        ASM=assembly(out), num_warps=1, enable_fp_fusion=False,
     )  # fmt: skip
+    if split:
+        grid = (-(-out.numel() // _BLOCK),)
+        integer_product.add_segments[grid](
+            parts, out, out.numel(), SEGMENTS=segments, B=_BLOCK, enable_fp_fusion=False
+        )
     return out
 
 
