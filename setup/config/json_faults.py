@@ -1,7 +1,8 @@
 """The first thing that keeps a text from being JSON, in people's words and where it stands.
 
 Stricter than the json module in four points: no key twice, no NaN or infinity, no number that is
-too large for a float, and at most 100 levels.
+too large for a float, and at most 100 levels. What stands behind a key or a flag with a secret is
+never quoted.
 """
 
 from __future__ import annotations
@@ -14,9 +15,15 @@ from dataclasses import dataclass, field
 
 from setup.config.json_tokens import Token, tokens
 from setup.config.json_words import bare_word, open_text, quoted, stray
+from setup.config.keys import KEYS_BY_NAME
+from setup.config.secrets import HIDDEN, is_secret
 
 DEEPEST = 100
 """Most brackets inside each other."""
+_HIDDEN_WORD = (
+    "a value that is secret is no JSON",
+    "write it in double quotes, as every text; it is not shown here",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,10 @@ class _Level:
 
     opened: Token
     keys: dict[str, int] = field(default_factory=dict)
+    secret: bool = False
+    """What stands here now belongs to a key or a flag with a secret, or lies inside such a value."""
+    inside: bool = False
+    """All of this bracket does."""
 
     @property
     def closing(self) -> str:
@@ -85,7 +96,7 @@ class _Walk:
             self._after_value()
         if self._token is not None:
             self._check_foreign(self._token)
-            said = quoted(self._token.text)
+            said = self._token.text if self._token.kind == "mark" else "more"
             raise _FoundError(self._token.at, f"{said} stands after the end", "remove it")
 
     def _step(self) -> Token:
@@ -107,13 +118,13 @@ class _Walk:
         elif token.kind == "mark":
             raise self._no_value(token)
         elif token.kind == "word" and token.text not in ("true", "false", "null"):
-            raise _FoundError(token.at, *bare_word(token.text))
+            raise _FoundError(token.at, *(_HIDDEN_WORD if self._secret else bare_word(token.text)))
         else:
             self._check_number(token)
-            self._step()
+            self._note_flag(self._step())
 
     def _open(self, token: Token) -> None:
-        self._levels.append(_Level(token))
+        self._levels.append(_Level(token, secret=self._secret, inside=self._secret))
         if len(self._levels) > DEEPEST:
             raise _FoundError(
                 token.at, f"nested too deep: more than {DEEPEST} levels", "flatten it"
@@ -137,21 +148,40 @@ class _Walk:
         self._check_foreign(token)
         if token.kind in ("word", "number"):
             raise _FoundError(
-                token.at, f"the key {token.text} has no quotes", f'write "{token.text}"'
+                token.at,
+                f"the key {self._said(token)} has no quotes",
+                f'write "{token.text}"' if not self._secret else "write it in double quotes",
             )
         if token.kind != "text":
-            message = f"{quoted(token.text)} stands where a key belongs"
+            message = f"{self._said(token)} stands where a key belongs"
             raise _FoundError(token.at, message, 'a key is a text in double quotes, such as "port"')
         self._note_key(self._step())
         self._colon(token)
+        level = self._levels[-1]
+        level.secret = level.inside or is_secret(json.loads(token.text))
         self._value()
+
+    def _note_flag(self, token: Token) -> None:
+        """In a list, what follows a flag such as --api-key is secret, up to the next flag."""
+        if self._levels and self._levels[-1].opened.text == "[" and token.text[:3] == '"--':
+            level = self._levels[-1]
+            level.secret = level.inside or is_secret(json.loads(token.text))
+
+    @property
+    def _secret(self) -> bool:
+        return bool(self._levels) and self._levels[-1].secret
+
+    def _said(self, token: Token) -> str:
+        """The token as a message may quote it."""
+        known = token.kind == "mark" or token.text.strip('"') in KEYS_BY_NAME
+        return HIDDEN if self._secret and not known else quoted(token.text)
 
     def _note_key(self, token: Token) -> None:
         keys = self._levels[-1].keys
         name = json.loads(token.text)
         if name in keys:
             line, _ = place(self._text, keys[name])
-            message = f"the key {token.text} stands here again; it is already in line {line}"
+            message = f"the key {self._said(token)} stands here again; it is already in line {line}"
             raise _FoundError(token.at, message, "keep one of the two")
         keys[name] = token.at
 
@@ -162,11 +192,12 @@ class _Walk:
         if self._is(":"):
             self._step()
             return
-        hint = f"write {key.text}: and then the value"
+        said = self._said(key)
+        hint = f"write {said}: and then the value"
         if token.text == "=":
-            raise _FoundError(token.at, f"= stands where a colon belongs, after {key.text}", hint)
+            raise _FoundError(token.at, f"= stands where a colon belongs, after {said}", hint)
         self._check_foreign(token)
-        raise _FoundError(token.at, f"a colon is missing after the key {key.text}", hint)
+        raise _FoundError(token.at, f"a colon is missing after the key {said}", hint)
 
     def _after_value(self) -> None:
         """Takes what follows a value inside a bracket: a comma and the next item, or the end."""
@@ -225,7 +256,7 @@ class _Walk:
                 token.at, f"a number of {len(digits)} digits", "write a shorter number"
             )
         if not digits.isdigit() and math.isinf(float(token.text)):
-            message = f"{quoted(token.text)} is too large for a number"
+            message = f"{self._said(token)} is too large for a number"
             raise _FoundError(token.at, message, "write a smaller number")
 
     def _no_value(self, token: Token) -> _FoundError:
@@ -237,7 +268,7 @@ class _Walk:
     def _no_comma(self, token: Token) -> _FoundError:
         assert self._last is not None
         line, _ = place(self._text, token.at)
-        message = f"a comma is missing here, before {quoted(token.text)} in line {line}"
+        message = f"a comma is missing here, before {self._said(token)} in line {line}"
         return _FoundError(self._last.end, message, "write a comma between the two")
 
     def _wrong_closing(self, token: Token) -> _FoundError:
