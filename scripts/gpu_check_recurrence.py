@@ -38,8 +38,10 @@ WINDOWS = {
     "16 slots": [(slot, 3 * slot, 1, 1) for slot in range(16)],
     "chunk": [(1, 0, 70, 70), (0, 9, 3, 1)],
 }
-# Rows of a chunk, and slots with one row each, that are timed.
-CHUNKS, SLOTS = (1, 4, 64, 256, 2048), (4, 16, 64)
+# What is timed: chunks of one slot, then one row of every slot.
+TIMED = {f"{rows} rows of 1 slot": [(0, 0, rows, rows)] for rows in (1, 4, 64, 256, 2048)} | {
+    f"1 row of {slots} slots": [(slot, 5, 1, 1) for slot in range(slots)] for slots in (4, 16, 64)
+}
 SWEEP = [(4, 1), (8, 1), (8, 2), (16, 2), (16, 4), (32, 4), (32, 8)]
 
 
@@ -251,19 +253,11 @@ def case(spans: list[tuple[int, int, int, int]], keys_together: bool, device: st
     )
 
 
-def timed_windows() -> Iterator[tuple[str, list[tuple[int, int, int, int]]]]:
-    """Chunks of one slot, then windows of one row a slot."""
-    for rows in CHUNKS:
-        yield f"{rows} rows of 1 slot", [(0, 0, rows, rows)]
-    for slots in SLOTS:
-        yield f"1 row of {slots} slots", [(slot, 5, 1, 1) for slot in range(slots)]
-
-
 def timings(device: str) -> None:
     """A table: each operator of Qwen3.8 beside its floor. The rule also with values together."""
     heads = ("rule", "(V last)", "floor", "conv", "floor", "norm", "floor")
     print(f"{'qwen3.8, us':22}" + "".join(f"{head:>10}" for head in heads))
-    for name, spans in timed_windows():
+    for name, spans in TIMED.items():
         best, other = case(spans, True, device), case(spans, False, device)
         rule, conv, norm = best.floors()
         times = (best.rule(), other.rule(), rule, best.convolution(), conv, best.norm(), norm)
