@@ -18,6 +18,9 @@ from engine.system_files import Reader, read_system_file
 BACKENDS: Mapping[str, str] = {"nvidia": "cuda", "amd": "hip"}
 """By maker, what computes on its cards."""
 
+MOST_GPUS = 64
+"""Cards of one recording: more than any machine has, few enough to compare each with each."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
@@ -129,6 +132,11 @@ class Hardware:
         gpus = record.get("gpus", [])
         if not isinstance(gpus, list):
             raise ConfigError(f"recorded hardware: gpus is {gpus!r}, not a list")
+        if len(gpus) > MOST_GPUS:
+            raise ConfigError(
+                f"recorded hardware: gpus has {len(gpus)} cards, {MOST_GPUS} are the most",
+                "record a machine with `strata setup --save-probe FILE`",
+            )
         return cls(
             gpus=tuple(Gpu(**_typed(Gpu, g, f"gpus[{i}].")) for i, g in enumerate(gpus)),
             cpu=Cpu(**_typed(Cpu, record.get("cpu"), "cpu.")),

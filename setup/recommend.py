@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
 from setup.asked import Asked
 from setup.card_plans import place
+from setup.config.earlier import Earlier, read_earlier
+from setup.config.sound import sound_values
+from setup.earlier_answers import stays, within
 from setup.models.catalogue import ModelRow
 from setup.rule_choice import Case, RuleChoice, choose
 from setup.tips import tips
@@ -47,6 +51,8 @@ class Recommendation:
     """Of this version's engine with that config."""
     cards: tuple[CardPlan, ...]
     """What the rules would put on each card."""
+    unheeded: tuple[str, ...] = ()
+    """The notes that say where what was asked for is not what is written."""
 
     def document(self) -> dict[str, Any]:
         """What `strata setup --json` prints."""
@@ -74,7 +80,10 @@ def recommend(
     `folder` is where the config will lie, `old` the config that is there, `calibration` what was
     measured here. Raises `ConfigError` for an answer that cannot work.
     """
-    old, environment = old or {}, environment or {}
+    old, environment = sound_values(old or {}, "the config").values, environment or {}
+    earlier = read_earlier(old)
+    asked, kept = stays(asked, earlier)
+    asked, capped = within(subject.info, asked, capabilities)
     choice = choose(
         Case(
             row=subject.row,
@@ -83,13 +92,13 @@ def recommend(
             asked=asked,
             old=old,
             environment={**environment, **(old.get("env") or {})},
+            stays=kept,
         )
     )
     taken = written(subject.row, hardware, choice, asked, capabilities)
-    plan = _plan(subject, hardware, choice, taken, _slots(asked, taken, old))
+    plan = _plan(subject, hardware, choice, taken, _slots(asked, taken, old, earlier))
     config = _config(subject, asked, old, choice, taken, plan, folder)
-    if calibration is not None:
-        config["args"] += [word for gained in calibration.gained for word in gained.args]
+    config["args"] += _more_flags(config["args"], earlier, asked.parallel is not None, calibration)
     placed = place(subject.info, hardware, choice, asked)
     return Recommendation(
         config=config,
@@ -101,6 +110,7 @@ def recommend(
             *_calibrated(calibration),
         ),
         notes=(
+            *capped,
             *choice.warnings,
             *(f"left out: {sentence}" for sentence in taken.left_out),
             *_memory_notes(plan),
@@ -108,12 +118,29 @@ def recommend(
         ),
         memory=plan.memory,
         cards=placed.plans,
+        unheeded=capped,
     )
 
 
-def _slots(asked: Asked, taken: Written, old: Mapping[str, Any]) -> int | None:
-    """Conversations at once: as asked, as it stands in the config, or by a profile."""
-    for value in (asked.parallel, old.get("parallel"), taken.config.get("parallel")):
+def _more_flags(
+    args: Sequence[str], earlier: Earlier, parallel: bool, calibration: Calibration | None
+) -> list[str]:
+    """What the earlier config and a calibration add. What was measured in this run comes first;
+    beside an older measurement the config has the word."""
+    found = calibration or Calibration((), "")
+    words = {one.args[0]: one.args for one in found.gained}
+    if found.measured_now:
+        measured = [word for pair in words.values() for word in pair]
+        return [*measured, *earlier.flags(*args, *measured, parallel=parallel)]
+    kept = earlier.flags(*args, parallel=parallel)
+    return [*kept, *(w for name, pair in words.items() if name not in kept for w in pair)]
+
+
+def _slots(asked: Asked, taken: Written, old: Mapping[str, Any], earlier: Earlier) -> int | None:
+    """Conversations at once: as asked, as it stands in the config, where a flag wins over the
+    key, or by a profile."""
+    said = (asked.parallel, earlier.said.slots, old.get("parallel"), taken.config.get("parallel"))
+    for value in said:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
@@ -142,7 +169,7 @@ def _config(
     context = choice.context if on_cards or asked.context else plan.config.max_context
     config: dict[str, Any] = {
         "model": _portable(subject, folder),
-        "model_name": subject.row.tag,
+        "model_name": old.get("model_name", subject.row.tag),
         "backend": plan.config.device,
         **taken.config,
         "args": ["--max-context", str(context), "--kv", taken.kv, *taken.args],
@@ -166,7 +193,8 @@ def _portable(subject: Subject, folder: Path) -> str:
     if subject.path is None:
         files = subject.row.files
         return str(Path("models") / Path(files[0].path).name) if files else "models"
-    model, folder = subject.path.resolve(), folder.resolve()
+    # `Path.resolve` raises for a link to itself.
+    model, folder = (Path(os.path.realpath(path)) for path in (subject.path, folder))
     return str(model.relative_to(folder)) if model.is_relative_to(folder) else str(model)
 
 

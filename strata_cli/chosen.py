@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.flags import flag_for, parse_engine_args
+from strata_cli.folder import here
+from strata_cli.options import told_names
 
 if TYPE_CHECKING:
     from engine.resolve import Plan
@@ -53,8 +55,7 @@ def engine_flags(*, engine_args: str | None = None, **said: Any) -> RunConfig:
 
 
 def _checked(field: str, value: Any) -> Any:
-    flag = flag_for(field)
-    return flag.read(str(value), flag.names[-1])
+    return flag_for(field).read(str(value), told_names(field))
 
 
 def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
@@ -66,12 +67,12 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     from setup.probe import ThisMachine, probe
     from strata_cli.precedence import layered
 
-    here = Path.cwd()
-    file = _read(config, flags, here, console)
+    folder = here()
+    file = _read(config, flags, folder, console)
     asked = flags if file is None else flags.over(file.run)
-    model = find_model(None if asked.model is None else str(asked.model), here)
+    model = find_model(None if asked.model is None else str(asked.model), folder)
     info = read_model_info(model, asked.mtp)
-    hardware = probe(ThisMachine(here))
+    hardware = probe(ThisMachine(folder))
     found = layered(flags, file, info, hardware, this_environment())
     for note in found.notes:
         console.note(note)
@@ -80,11 +81,15 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     return Chosen(plan, found.values, path, hardware.ram_bytes + hardware.swap_bytes)
 
 
-def _read(config: Path | None, flags: RunConfig, here: Path, console: Console) -> ConfigFile | None:
+def _read(
+    config: Path | None, flags: RunConfig, folder: Path, console: Console
+) -> ConfigFile | None:
     """The config that is named, or the only one here; none beside a model that a flag names."""
-    from setup.config.file import read_config
+    from setup.config.file import not_files, read_config
 
-    path = config if config or flags.model else only_config(here)
+    path = config if config or flags.model else only_config(folder)
+    for sentence in () if config or flags.model else not_files(folder):
+        console.warn(sentence)
     if path is None:
         return None
     _check_named(path)

@@ -21,6 +21,7 @@ from strata_cli.options import (
     Slots,
     Spec,
     Verbose,
+    given_path,
 )
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def run(
     ] = None,
     api_key: Annotated[str | None, typer.Option(help="What clients must send.")] = None,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the engine's log goes.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=given_path, help="Where the engine's log goes."),
     ] = None,
     slots: Slots = None,
     context: Context = None,

@@ -6,6 +6,7 @@ write it down.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -53,7 +54,7 @@ def server_options(
         )
     said.setdefault("model_name", model_tag(chosen.plan.config.model))
     if "log" in said and chosen.config_path is not None and log is None:
-        said["log"] = chosen.config_path.parent / said["log"].expanduser()
+        said["log"] = chosen.config_path.parent / os.path.expanduser(said["log"])
     return ServerOptions(
         engine=(python, "-m", "engine", "--serve", *engine_args(chosen.plan.config)),
         engine_env={**environment, **chosen.server.get("env", {})},

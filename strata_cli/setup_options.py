@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from engine.errors import ConfigError
+from strata_cli.options import given_path
 
 Cards = tuple[int, ...] | Literal["all"]
 
@@ -59,6 +60,7 @@ ModelsDirs = Annotated[
     typer.Option(
         "--models-dir",
         metavar="DIR",
+        parser=given_path,
         help="Where models lie; may be repeated. Downloads go to the first.  [default: models]",
         show_default=False,
     ),
@@ -121,7 +123,16 @@ FitFlag = Annotated[
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Measure settings here and keep what gains over 3%.")
 ]
-Probe = Annotated[Path | None, typer.Option(metavar="FILE", help="Use a recorded machine.")]
+Reset = Annotated[
+    bool,
+    typer.Option("--reset", help="Forget what the config that is there says, set or measured."),
+]
+Probe = Annotated[
+    Path | None, typer.Option(metavar="FILE", parser=given_path, help="Use a recorded machine.")
+]
 SaveProbe = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Record this machine and stop.")
+    Path | None,
+    typer.Option(
+        metavar="FILE", parser=given_path, help="Record this machine and stop; -: on stdout."
+    ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from engine.flags import parse_engine_args
 from setup.config.json_words import quoted
 from setup.config.keys import KEYS_BY_NAME, ConfigKey
 from setup.config.secrets import shown_value
-from setup.config.text import LARGEST_BYTES, read_json, read_value
-from setup.config.values import check_environment, check_sampling, nearest
+from setup.config.text import no_file, read_json, read_value
+from setup.config.values import check_environment, check_sampling, nearest, told_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def check_config(values: Mapping[str, Any], path: Path) -> ConfigFile:
         check_value(KEYS_BY_NAME[name], value, str(path))
     notes = (KEYS_BY_NAME[name].note(value) for name, value in known.items())
     warnings = (
-        *(unknown_key(name) for name in values if name not in KEYS_BY_NAME),
+        *told_names((n for n in values if n not in KEYS_BY_NAME), unknown_key, "config keys"),
         *check_environment(known.get("env", {}), str(path)),
         *check_sampling(known.get("sampling", {}), str(path)),
         *(note for note in notes if note is not None),
@@ -89,9 +90,7 @@ def unknown_key(name: str) -> str:
 
 def is_config(path: Path) -> bool:
     """Whether a file is a config: an object with a known key, or a text that needs mending."""
-    if path.name.endswith(".shared-settings.json"):
-        return False
-    if not path.is_file() or path.stat().st_size > LARGEST_BYTES:
+    if _is_foreign(path) or no_file(path):
         return False
     try:
         value = read_value(path)
@@ -100,9 +99,19 @@ def is_config(path: Path) -> bool:
     return isinstance(value, dict) and not KEYS_BY_NAME.keys().isdisjoint(value)
 
 
+def not_files(folder: Path) -> tuple[str, ...]:
+    """A sentence for each thing that has the name of a config and cannot be one."""
+    found = (path for path in sorted(folder.glob("strata-*.json")) if not _is_foreign(path))
+    return tuple(f"{fault}; it is left out" for fault in map(no_file, found) if fault)
+
+
 def find_configs(folder: Path) -> tuple[Path, ...]:
     """The configs of a folder, by name."""
     return tuple(filter(is_config, sorted(folder.glob("strata-*.json"))))
+
+
+def _is_foreign(path: Path) -> bool:
+    return path.name.endswith(".shared-settings.json")
 
 
 def _hint(key: ConfigKey, value: Any) -> str:
@@ -120,4 +129,4 @@ def _hint(key: ConfigKey, value: Any) -> str:
 
 
 def _placed(folder: Path, said: str | Path | None) -> Path | None:
-    return None if said is None else folder / Path(said).expanduser()
+    return None if said is None else folder / os.path.expanduser(said)

@@ -43,7 +43,7 @@ class _Level:
     opened: Token
     keys: dict[str, int] = field(default_factory=dict)
     secret: bool = False
-    """What stands here now belongs to a key or a flag with a secret, or lies inside such a value."""
+    """What stands here now belongs to a key or a flag with a secret."""
     inside: bool = False
     """All of this bracket does."""
 

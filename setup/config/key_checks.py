@@ -29,8 +29,18 @@ def flag(value: Any) -> bool:
 
 
 def text(value: Any) -> bool:
-    """A text with something in it, and no character that breaks a line or a header."""
-    return isinstance(value, str) and bool(value.strip()) and not _has_control(value)
+    """A text with something in it, and no character that breaks a line or a header, or is half of
+    one."""
+    return path(value) and not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def path(value: Any) -> bool:
+    """The same; what Python makes of bytes that are no text may be in it, for paths have any."""
+    if not isinstance(value, str) or not value.strip() or _has_control(value):
+        return False
+    return not any(
+        "\ud800" <= character < "\udc80" or "\udcff" < character <= "\udfff" for character in value
+    )
 
 
 def api_key(value: Any) -> bool:

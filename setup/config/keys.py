@@ -47,7 +47,7 @@ _SECONDS = "a number of seconds from 0"
 _WHOLE = "a whole number from 0"
 
 _OWNED: tuple[ConfigKey, ...] = (
-    ConfigKey("model", "the path of a GGUF file", is_.text, "The model file.", owned=True),
+    ConfigKey("model", "the path of a GGUF file", is_.path, "The model file.", owned=True),
     ConfigKey("model_name", _TEXT, is_.text, "The name that clients see.", owned=True),
     ConfigKey(
         "backend", "cpu, cuda or hip", one_of("cpu", "cuda", "hip"), "What computes.", owned=True
@@ -76,7 +76,7 @@ _ACTING: tuple[ConfigKey, ...] = (
     ConfigKey("host", "an address", is_.text, "Where the server listens."),
     ConfigKey("port", "a whole number from 0 to 65535", whole(0, 65535), "Its port; 0: any free."),
     ConfigKey("api_key", _TEXT, is_.api_key, "What clients must send.", secret=True),
-    ConfigKey("log", _FILE, is_.text, "Where the engine's log goes."),
+    ConfigKey("log", _FILE, is_.path, "Where the engine's log goes."),
     ConfigKey("parallel", _WHOLE, whole(0), "Conversations decoded together."),
     ConfigKey(
         "env", "texts by name", is_.environment, "Environment of the engine: the STRATA_* switches."
@@ -118,7 +118,7 @@ _CARDS: tuple[ConfigKey, ...] = (
     _later("gpu_order", "as_given or auto", one_of("as_given", "auto"), "Order of the cards."),
     _later("split_skip_if_fits", _TRUE, is_.flag, "One card when it holds everything.", off=False),
     _later("remote_expert_opt", _TRUE, is_.flag, "Experts on a second card.", off=False),
-    _later("expert_profile_save", _FILE, is_.text, "Where routing is learned to."),
+    _later("expert_profile_save", _FILE, is_.path, "Where routing is learned to."),
     _later("expert_profile_save_every", "a number from 0", number(0), "How often it is saved."),
     _later("vram_reserve_mib", _WHOLE, whole(0), "VRAM left to others.", needs=("vram_reserve",)),
     _later("min_free_vram_mib", _WHOLE, whole(0), "VRAM that must be free at the start.", off=0),
@@ -144,7 +144,7 @@ _SERVER: tuple[ConfigKey, ...] = (
         "When /v1/messages shows thinking.",
     ),
     _later("repeat_stop_tokens", _WHOLE, whole(0), "Stop at repetitions.", off=0),
-    _later("chat_archive_path", _FILE, is_.text, "Where chats are kept."),
+    _later("chat_archive_path", _FILE, is_.path, "Where chats are kept."),
     ConfigKey(
         "mcp_servers", "an object", is_.mapping, "Tool servers.", acts=False, off={}, secret=True
     ),
@@ -152,9 +152,9 @@ _SERVER: tuple[ConfigKey, ...] = (
 )
 # Where the original's config names an executable and its libraries, `model` names the GGUF here.
 _ORIGINAL: tuple[ConfigKey, ...] = (
-    _later("exe", _FILE, is_.text, "The original's engine: the engine is part of Strata here."),
-    _later("cwd", "the path of a folder", is_.text, "The original's folder."),
-    _later("tokenizer", _FILE, is_.text, "The original's tokenizer: it is in the GGUF."),
+    _later("exe", _FILE, is_.path, "The original's engine: the engine is part of Strata here."),
+    _later("cwd", "the path of a folder", is_.path, "The original's folder."),
+    _later("tokenizer", _FILE, is_.path, "The original's tokenizer: it is in the GGUF."),
     _later("lib_dirs", _LIST, is_.texts, "The original's libraries.", off=[]),
 )
 

@@ -52,7 +52,8 @@ def read_value(path: Path, write: str = WRITE) -> Any:
     fault = find_fault(text)
     if fault is not None:
         where = f"{path}: line {fault.line}, column {fault.column}"
-        raise ConfigError(f"{where}: {fault.message}", fault.hint if text.strip() else write)
+        is_config = bool(text.strip()) or write == WRITE
+        raise ConfigError(f"{where}: {fault.message}", fault.hint if is_config else write)
     return json.loads(text)
 
 
@@ -71,6 +72,19 @@ def read_text(path: Path, write: str = WRITE) -> str:
         raise ConfigError(
             f"{where}: byte 0x{data[error.start]:02x} is not UTF-8 text", _SAVE
         ) from None
+
+
+def no_file(path: Path) -> str:
+    """What keeps a path from being a small file, or nothing. Its content is not looked at."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        link = "is a link that leads nowhere: " if path.is_symlink() else ""
+        return f"{path}: {link}{error.strerror or error}"
+    for is_kind, what, _ in _KINDS:
+        if is_kind(status.st_mode):
+            return f"{path}: {what}"
+    return f"{path}: has more than {LARGEST_BYTES} bytes" * (status.st_size > LARGEST_BYTES)
 
 
 def _read_bytes(path: Path, write: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,15 +12,27 @@ from msgspec.inspect import FloatType, IntType
 
 from engine.errors import ConfigError
 from engine.server.sampling import SamplingFields
-from engine.switches import SWITCHES, read_switches
+from engine.switches import API_KEY_VARIABLE, SWITCHES, read_switches
 
 _PREFIX = "STRATA_"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: ", did you mean X?", or nothing."""
+def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of a sentence about an unknown name: ", did you mean X?", or nothing. `prefix` is
+    what all names begin with, and neither `name` nor `known` has here."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    return f", did you mean {prefix}{near[0]}?" if near else ""
+
+
+def told_names(
+    names: Iterable[str], tell: Callable[[str], str], what: str, most: int = 20
+) -> tuple[str, ...]:
+    """A sentence for each unknown name, and one for all after the first `most`: a damaged config
+    may have very many, and to look for what is nearest takes its time."""
+    unknown = list(names)
+    told = tuple(tell(name) for name in unknown[:most])
+    more = len(unknown) - len(told)
+    return (*told, f"{more} more {what} are not known") if more else told
 
 
 def check_environment(values: Mapping[str, str], where: str) -> tuple[str, ...]:
@@ -33,11 +45,19 @@ def check_environment(values: Mapping[str, str], where: str) -> tuple[str, ...]:
     except ConfigError as error:
         raise ConfigError(f"{where}: env: {error.message}", "mend it, or remove it") from None
     known = {switch.variable for switch in SWITCHES}
-    return tuple(
-        f"env {name!r} is not a switch of the engine{nearest(name, known)}"
-        for name in values
-        if name.upper().startswith(_PREFIX) and name not in known
-    )
+    unknown = (n for n in values if n.upper().startswith(_PREFIX) and n not in known)
+    return told_names(unknown, _unknown_switch, "names of env")
+
+
+def _unknown_switch(name: str) -> str:
+    """The warning about a name that no switch has; all begin alike, so the rest is compared."""
+    if name.upper() == API_KEY_VARIABLE:
+        return (
+            f"env {name!r} has no effect in the config: write the key as api_key, or set "
+            f"{API_KEY_VARIABLE} in the environment of `strata run`"
+        )
+    near = nearest(name.upper().removeprefix(_PREFIX), (s.name for s in SWITCHES), _PREFIX)
+    return f"env {name!r} is not a switch of the engine{near}"
 
 
 def check_sampling(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -53,10 +73,10 @@ def check_sampling(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
                 f"{where}: sampling: {name} is {json.dumps(value)}, not {known[name]}",
                 f"write {known[name]}, or remove {name}",
             )
-    return tuple(
-        f"sampling {name!r} is not known{nearest(name, known)}"
-        for name in values
-        if name not in known
+    return told_names(
+        (name for name in values if name not in known),
+        lambda name: f"sampling {name!r} is not known{nearest(name, known)}",
+        "names of sampling",
     )
 
 

@@ -23,13 +23,13 @@ def gguf_files(
     """
     walk = _Walk(note, most_depth)
     for folder in folders:
-        place = folder.expanduser()
-        if place.is_dir():
+        place = Path(os.path.expanduser(folder))
+        if os.path.isdir(place):
             yield from walk.folder(place, 0)
-        elif place.is_file() and place.name.lower().endswith(_ENDINGS):
+        elif os.path.isfile(place) and place.name.lower().endswith(_ENDINGS):
             yield place
         else:
-            note(f"{place}: is no folder" if place.exists() else f"{place}: does not exist")
+            note(f"{place}: is no folder" if os.path.lexists(place) else f"{place}: does not exist")
 
 
 @dataclass(slots=True)
