@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +13,7 @@ from engine.layers.block import Block
 from engine.layers.gated_delta_net import GatedDeltaNet, GatedDeltaNetState
 from engine.layers.ngram_embedding import NgramEmbedding, NgramState
 from engine.models import weights
-from engine.models.config import LayerConfig, ModelConfig
+from engine.models.config import GatedDeltaNetConfig, LayerConfig, ModelConfig
 from engine.ops import Ops
 
 
@@ -40,7 +41,7 @@ def build_block(
         net = config.gated_delta_net
         assert net is not None
         state = GatedDeltaNetState(
-            zeros(shape.slots, net.value_heads, net.key_length, net.value_length),
+            _recurrent(zeros, (shape.slots, net.value_heads), net, ops.device),
             zeros(shape.slots, net.conv_kernel - 1 + shape.drafts + 1, net.channels),
         )
         mixer = GatedDeltaNet(w.mixer, state, net)
@@ -50,6 +51,19 @@ def build_block(
         ring = zeros(shape.slots, length, config.hyper_streams * config.width)
         ngram = NgramEmbedding(w.ngram, NgramState(ring), config.ngram)
     return Block(w, mixer, ngram)
+
+
+def _recurrent(
+    zeros: Callable[..., torch.Tensor],
+    heads: tuple[int, int],
+    net: GatedDeltaNetConfig,
+    device: str,
+) -> torch.Tensor:
+    """The recurrent state [S, H, K, V]. On a GPU the keys of a value lie together: its threads
+    exchange sums over them."""
+    if device == "cpu":
+        return zeros(*heads, net.key_length, net.value_length)
+    return zeros(*heads, net.value_length, net.key_length).transpose(2, 3)
 
 
 def _attention_state(
