@@ -43,6 +43,17 @@ class DownloadView:
             self._task = self._bar.add_task("", total=None)
         self._shown = 0.0
         self._tenth = -1
+        self._notes: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that was told so far: a document has it, too."""
+        return tuple(self._notes)
+
+    def note(self, text: str) -> None:
+        """A sentence on the way."""
+        self._notes.append(text)
+        self._console.note(text)
 
     def __enter__(self) -> DownloadView:
         if self._bar is not None:

@@ -11,12 +11,13 @@ from typing import Protocol
 import httpx
 
 from engine.errors import ConfigError
+from engine.gguf.header import MAGIC
 from setup.models.catalogue import ModelRow
 from setup.models.disk_space import RESERVE_BYTES, free_bytes, need_space
 from setup.models.hub.client import open_client, read_endpoint
-from setup.models.hub.files import Hub, RemoteFile
+from setup.models.hub.files import Hub, RemoteFile, need_hashes
 from setup.models.hub.lock import locked
-from setup.models.hub.marks import is_finished, is_marked, write_mark
+from setup.models.hub.marks import is_finished, is_marked, mark_path, write_mark
 from setup.models.hub.names import place_files
 from setup.models.hub.part_file import kept_bytes, part_path
 from setup.models.hub.retry import Limits, Note, Pace
@@ -51,6 +52,7 @@ def download(
     note: Note,
     limits: Limits | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
     free: Callable[[Path], int] = free_bytes,
     connect: Callable[[Limits], httpx.Client] = open_client,
 ) -> Path:
@@ -60,13 +62,13 @@ def download(
     Whatever stops it, Ctrl-C too, what came so far stays in `.part` files for the next run.
 
     Raises `ConfigError`: no such files, no permission, too little room, another setup at work, a
-    server that fails for too long or sends something else than the hub's list says.
+    server that fails for too long, a row without sizes or SHA-256, a file with others.
     """
     targets = _targets(row, folder)
-    first = next(iter(targets.values()))
+    need_hashes(row)
     if all(is_marked(targets[f.path], f.size_bytes, f.sha256) for f in row.files):
-        return first
-    pace = Pace(limits=limits or Limits(), sleep=sleep, note=note)
+        return _checked(targets)
+    pace = Pace(limits=limits or Limits(), sleep=sleep, clock=clock, note=note)
     endpoint = read_endpoint(environment)
     with connect(pace.limits) as client, ExitStack() as locks:
         hub = Hub(endpoint=endpoint, client=client, pace=pace)
@@ -79,7 +81,7 @@ def download(
             _get(hub, files, {file: targets[file.path] for file in left}, progress)
         except OSError as error:
             raise _disk_error(folder, error) from None
-    return first
+    return _checked(targets)
 
 
 def _need_space(
@@ -123,6 +125,22 @@ def _targets(row: ModelRow, folder: Path) -> dict[str, Path]:
     if not row.files:
         raise ConfigError(f"{row.key}: the catalogue names no files", "name a GGUF with --model")
     return place_files(folder, [file.path for file in row.files])
+
+
+def _checked(targets: Mapping[str, Path]) -> Path:
+    """The first file. All must begin as models do: a mark tells of the past, not of today."""
+    for path in targets.values():
+        try:
+            with path.open("rb") as file:
+                head = file.read(len(MAGIC))
+        except OSError as error:
+            raise _disk_error(path, error) from None
+        if head != MAGIC:
+            raise ConfigError(
+                f"{path}: is not a GGUF file: it starts with {head!r} instead of {MAGIC!r}",
+                f"delete it and {mark_path(path).name}, and run the same command again",
+            )
+    return next(iter(targets.values()))
 
 
 def _bytes_there(target: Path) -> int:

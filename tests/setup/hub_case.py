@@ -27,7 +27,8 @@ QUICK = Limits(attempts=4, hub_attempts=3, connect_s=5, stall_s=0.3)
 
 
 def content(seed: int, size: int) -> bytes:
-    return Random(seed).randbytes(size)
+    """Random bytes that begin as a model does."""
+    return (b"GGUF" + Random(seed).randbytes(size))[:size]
 
 
 def model_files() -> dict[str, bytes]:
@@ -75,6 +76,7 @@ class Case:
     row: ModelRow = field(default_factory=model_row)
     limits: Limits = QUICK
     free: int = 10**12
+    clock: Callable[[], float] = lambda: 0.0
     notes: list[str] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     told: list[tuple[int, int, str]] = field(default_factory=list)
@@ -90,6 +92,7 @@ class Case:
             note=self.notes.append,
             limits=self.limits,
             sleep=self.pauses.append,
+            clock=self.clock,
             free=lambda folder: self.free,
             connect=self.connect,
         )

@@ -49,6 +49,10 @@ class Fault:
     stall_s: float = 0.0
     """Silence before the body."""
     redirect: str = ""
+    trickle_s: float = 0.0
+    """Silence before each byte of the whole answer, status and headers as well, without an end."""
+    from_body: bool = False
+    """Only the body trickles."""
     before: Callable[[], None] | None = None
 
 
@@ -70,6 +74,8 @@ class HubFiles:
     token: str = ""
     false_sizes: dict[str, int] = field(default_factory=dict)
     false_hashes: dict[str, str] = field(default_factory=dict)
+    linked_size: str = ""
+    """What answers to HEAD say instead of the size."""
     tree_faults: list[Fault] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     """One for each answer with bytes of a file, in turn; afterwards there are none."""
@@ -151,6 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
             fault = hub.tree_faults.pop(0)
             if fault.before:
                 fault.before()
+            if fault.trickle_s:
+                return self._trickle(fault)
             return self._send(fault.status or 200, fault.body or b"", fault.headers)
         words = path.removeprefix(f"/api/models/{REPOSITORY}/tree/").split("/", 1)
         folder = words[1] + "/" if len(words) > 1 else ""
@@ -185,6 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return self._head(name)
         fault = hub.faults.pop(0) if hub.faults else Fault()
+        if fault.trickle_s:
+            return self._trickle(fault)
         if fault.before:
             fault.before()
         if fault.redirect:
@@ -197,7 +207,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.files.files[name]
         headers = {"Content-Length": str(len(data))}
         if self.files.lfs:
-            headers |= {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{sha256(data)}"'}
+            size = self.files.linked_size or str(len(data))
+            headers |= {"X-Linked-Size": size, "X-Linked-ETag": f'"{sha256(data)}"'}
             headers["Location"] = f"{self.files.endpoint}/nowhere"
         self._start(302 if self.files.lfs else 200, headers)
 
@@ -223,6 +234,15 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.cut is not None or fault.length is not None or fault.chunked:
             self.close_connection = True
         return None
+
+    def _trickle(self, fault: Fault) -> None:
+        """Until the client goes away, or 10,000 bytes: a test that waits for those has failed."""
+        self.close_connection = True
+        head = b"HTTP/1.1 200 OK\r\n" + (b"\r\n" if fault.from_body else b"X-Long: ")
+        self.wfile.write(head)
+        for _ in range(10_000):
+            time.sleep(fault.trickle_s)
+            self.wfile.write(b" ")
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self._start(status, {"Content-Length": str(len(body)), **headers})

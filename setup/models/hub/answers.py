@@ -10,6 +10,7 @@ import httpx
 from engine.errors import ConfigError
 from setup.models.hub.client import Endpoint
 from setup.models.hub.retry import TransientError
+from setup.models.hub.shown import shown, whole_number
 
 _OTHER_MIRROR = "set HF_ENDPOINT to another mirror, or try again later"
 
@@ -24,21 +25,34 @@ def transport(host: str) -> Iterator[None]:
     try:
         yield
     except (httpx.UnsupportedProtocol, httpx.TooManyRedirects, httpx.InvalidURL) as error:
-        raise ConfigError(f"{host}: leads to a place of no use: {error}", _OTHER_MIRROR) from None
+        raise _of_no_use(host, error) from None
+    except (UnicodeError, OverflowError) as error:
+        # From the system's own functions: names of hosts that cannot be asked for, and ports.
+        raise _of_no_use(host, error) from None
     except httpx.TimeoutException as error:
         what = "no connection" if isinstance(error, httpx.ConnectTimeout) else "no data came"
         raise TransientError(f"{host}: {what} in time") from None
     except httpx.RequestError as error:
-        raise TransientError(
-            f"{host}: the connection failed: {error or type(error).__name__}"
-        ) from None
+        if isinstance(error.__context__, httpx.InvalidURL):
+            raise _of_no_use(host, error) from None
+        said = shown(error) or type(error).__name__
+        raise TransientError(f"{host}: the connection failed: {said}") from None
+
+
+def bad_answer(host: str, what: str) -> ConfigError:
+    """The error for a server that says something impossible."""
+    return ConfigError(f"{host}: gave a bad answer: {what}", _OTHER_MIRROR)
+
+
+def _of_no_use(host: str, error: Exception) -> ConfigError:
+    return ConfigError(f"{host}: leads to a place of no use: {shown(error)}", _OTHER_MIRROR)
 
 
 def check_status(response: httpx.Response, what: str, endpoint: Endpoint) -> None:
     """Returns for 2xx. Raises `MissingError` for 404, `TransientError` for 408, 429 and 5xx,
     `ConfigError` for the rest; no message ever holds the token."""
     own = endpoint.owns(response.url)
-    status, host = response.status_code, response.url.host
+    status, host = response.status_code, shown(response.url.host)
     if response.is_success:
         return
     if status in (404, 410):
@@ -56,7 +70,7 @@ def check_status(response: httpx.Response, what: str, endpoint: Endpoint) -> Non
 
 
 def _refused(response: httpx.Response, what: str, with_token: bool) -> ConfigError:
-    status, host = response.status_code, response.url.host
+    status, host = response.status_code, shown(response.url.host)
     if response.headers.get("x-error-code") == "GatedRepo":
         return ConfigError(
             f"{what}: {host} gives it only to people who accepted its terms ({status})",
@@ -76,5 +90,4 @@ def _refused(response: httpx.Response, what: str, with_token: bool) -> ConfigErr
 
 def _asked_pause(response: httpx.Response) -> float | None:
     """Seconds of Retry-After; None for a date or nothing."""
-    text = response.headers.get("retry-after", "").strip()
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    return whole_number(response.headers.get("retry-after", ""))

@@ -46,7 +46,7 @@ def is_finished(target: Path, source: RemoteFile, note: Note) -> bool:
     if not target.is_file():
         raise ConfigError(f"{target}: stands where the model file belongs", _AWAY)
     size, mark = target.stat().st_size, _read_mark(target)
-    if size == source.size_bytes and mark and source.sha256 in ("", mark):
+    if size == source.size_bytes and mark == source.sha256:
         return True
     if mark:
         note(f"{target.name}: is another version or damaged: it is downloaded anew")
@@ -60,8 +60,6 @@ def is_finished(target: Path, source: RemoteFile, note: Note) -> bool:
 
 
 def _is_the_same(target: Path, source: RemoteFile, note: Note) -> bool:
-    if not source.sha256:
-        return True
     note(f"{target.name}: is there ({decimal_size(source.size_bytes)}), its SHA-256 is checked")
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

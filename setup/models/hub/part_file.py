@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from setup.models.hub.files import RemoteFile
 
+_MOST_VALIDATOR = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartNotes:
@@ -38,10 +40,15 @@ def kept_bytes(target: Path, source: RemoteFile) -> int:
     if notes is None or not path.is_file():
         return 0
     same = (notes.sha256, notes.size_bytes) == (source.sha256, source.size_bytes)
-    # Without a hash only the server can tell whether it still has the same content.
-    sure = bool(source.sha256 or notes.validator)
     size = path.stat().st_size
-    return size if same and sure and size <= source.size_bytes else 0
+    return size if same and size <= source.size_bytes else 0
+
+
+def usable_validator(text: str) -> str:
+    """`text` where it may become a header of a request; empty for anything else."""
+    text = text.strip()
+    sound = text.isascii() and text.isprintable() and len(text) <= _MOST_VALIDATOR
+    return text if sound else ""
 
 
 class PartFile:
@@ -117,5 +124,4 @@ def _read_notes(target: Path) -> PartNotes | None:
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     texts = isinstance(notes.sha256, str) and isinstance(notes.validator, str)
-    # The validator becomes a header: no line breaks in it.
-    return notes if texts and notes.validator.isprintable() else None
+    return notes if texts and notes.validator == usable_validator(notes.validator) else None

@@ -36,6 +36,10 @@ class Limits:
     most_asked_pause_s: float = 300.0
     """Longest pause that a server may ask for."""
     connect_s: float = 30.0
+    question_s: float = 60.0
+    """Time for a question to the hub, and for the beginning of the answer with a file."""
+    listing_s: float = 300.0
+    """Time for all pages of a folder's list."""
     stall_s: float = 60.0
     """Time without a byte after which a connection counts as dead."""
 
@@ -46,6 +50,7 @@ class Pace:
 
     limits: Limits
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
     note: Note
 
     def pause(self, error: TransientError, failures: int, attempts: int, what: str) -> None:

@@ -14,8 +14,10 @@ from setup.models.disk_space import decimal_size
 from setup.models.hub.answers import MissingError, check_status, transport
 from setup.models.hub.client import Endpoint
 from setup.models.hub.files import RemoteFile
-from setup.models.hub.part_file import PartFile, kept_bytes
+from setup.models.hub.part_file import PartFile, kept_bytes, usable_validator
 from setup.models.hub.retry import Pace, TransientError
+from setup.models.hub.shown import shown, whole_number
+from setup.models.hub.time_limit import ONE_EXCHANGE, TimeLimit
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", re.ASCII)
 _MIRROR = "run the same command again; if it stays so, set HF_ENDPOINT to another mirror"
@@ -62,15 +64,20 @@ class Transfer:
 
     def _pull(self, part: PartFile) -> None:
         """One request and its bytes. Raises `TransientError` when it was not the rest."""
-        headers = self.endpoint.headers(self.source.address)
+        headers = {**self.endpoint.headers(self.source.address), **ONE_EXCHANGE}
         if part.size:
             headers["Range"] = f"bytes={part.size}-"
             if part.validator:
                 headers["If-Range"] = part.validator
+        host = self.endpoint.host
         with (
-            transport(self.endpoint.host),
-            self.client.stream("GET", self.source.address, headers=headers) as response,
+            TimeLimit(host, self.pace.limits.question_s) as limit,
+            transport(host),
+            self.client.stream(
+                "GET", self.source.address, headers=headers, extensions=limit.extensions
+            ) as response,
         ):
+            limit.lift()
             self._accept(response, part)
             for data in response.iter_raw():
                 self._append(part, data)
@@ -95,14 +102,15 @@ class Transfer:
         except MissingError as error:
             raise ConfigError(str(error), _MIRROR) from None
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise ConfigError(f"{self.source.path}: {response.url.host} sends it encoded", _MIRROR)
+            host = shown(response.url.host)
+            raise ConfigError(f"{self.source.path}: {host} sends it encoded", _MIRROR)
         if response.status_code == 206 and part.size:
             self._accept_rest(response, part)
         elif response.status_code == 200:
             self._accept_whole(response, part)
         else:
             raise ConfigError(
-                f"{self.source.path}: {response.url.host} answered with status "
+                f"{self.source.path}: {shown(response.url.host)} answered with status "
                 f"{response.status_code}",
                 _MIRROR,
             )
@@ -120,10 +128,10 @@ class Transfer:
             self._start_over(part, "has another version of the file now")
 
     def _accept_whole(self, response: httpx.Response, part: PartFile) -> None:
-        length = response.headers.get("content-length", "")
-        if length.isdigit() and int(length) != self.source.size_bytes:
-            kind = response.headers.get("content-type", "bytes without a type")
-            raise self._wrong_size(f"{length} bytes ({kind[:60]})")
+        length = response.headers.get("content-length")
+        if length is not None and whole_number(length) != self.source.size_bytes:
+            kind = shown(response.headers.get("content-type", "bytes without a type"), 60)
+            raise self._wrong_size(f"{shown(length, 20)} bytes ({kind})")
         if part.size:
             self.pace.note(
                 f"{self.source.name}: the server sends the whole file, not the rest: "
@@ -137,26 +145,26 @@ class Transfer:
 
     def _wrong_size(self, what: str) -> ConfigError:
         return ConfigError(
-            f"{self.source.path}: has {self.source.size_bytes} bytes by the hub's list, but the "
+            f"{self.source.path}: has {self.source.size_bytes} bytes by the catalogue, but the "
             f"server sends {what}",
             _MIRROR,
         )
 
     def _check_hash(self, part: PartFile) -> None:
         digest = part.digest()
-        if self.source.sha256 in ("", digest):
+        if digest == self.source.sha256:
             return
         part.drop()
         raise ConfigError(
             f"{self.source.path}: was received with the SHA-256 {digest}, but "
-            f"{self.source.sha256} is right: it is deleted",
+            f"{self.source.sha256} is the catalogue's: it is deleted",
             _MIRROR,
         )
 
 
 def validator(response: httpx.Response) -> str:
     """What tells this content from another in `If-Range`: a strong ETag, or a date, or nothing."""
-    etag: str = response.headers.get("etag", "").strip()
+    etag = usable_validator(response.headers.get("etag", ""))
     if etag and not etag.startswith("W/"):
         return etag
-    return str(response.headers.get("last-modified", "")).strip()
+    return usable_validator(response.headers.get("last-modified", ""))

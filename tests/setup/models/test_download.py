@@ -15,7 +15,7 @@ from setup.models.catalogue import ModelFile
 from setup.models.download import plan_download
 from setup.models.hub.client import open_client
 from setup.models.hub.part_file import part_path
-from tests.setup.hub_case import FIRST, SECOND, Case, bare, content, model_row, running
+from tests.setup.hub_case import FIRST, SECOND, Case, content, model_row, running
 from tests.setup.hub_server import Fault, HubFiles, hub_server
 
 
@@ -56,25 +56,14 @@ def test_a_second_run_asks_nobody(case: Case) -> None:
     assert len(case.hub.asked) == asked
 
 
-@pytest.mark.parametrize("tree", [True, False])
-def test_sizes_and_hashes_come_from_the_hub(case: Case, tree: bool) -> None:
-    """With the listing, and from a mirror without it."""
-    case.hub.tree = tree
-    case.row = replace(case.row, files=bare(case.row))
+@pytest.mark.parametrize("lfs", [True, False])
+def test_a_mirror_without_the_listing_is_asked_for_each_file(case: Case, lfs: bool) -> None:
+    """With and without a SHA-256 in its answers: the catalogue's counts."""
+    case.hub.tree, case.hub.lfs = False, lfs
     case.run()
     case.assert_whole()
-    heads = [a for a in case.hub.asked if a.method == "HEAD"]
-    assert len(heads) == (0 if tree else 2)
+    assert len([a for a in case.hub.asked if a.method == "HEAD"]) == 2
     assert not [a for a in case.hub.asked if a.path == "/nowhere" and a.method == "GET"]
-
-
-def test_a_file_that_no_hash_is_known_of_is_taken_by_its_size(case: Case) -> None:
-    case.hub.lfs = False
-    case.row = replace(case.row, files=bare(case.row))
-    case.run()
-    case.assert_whole()
-    case.run()
-    assert case.hub.bytes_asked(FIRST) == [None]
 
 
 def test_the_listing_may_have_pages(case: Case) -> None:
@@ -83,9 +72,9 @@ def test_the_listing_may_have_pages(case: Case) -> None:
     case.assert_whole()
 
 
-def test_a_lost_revision_is_replaced_by_main_with_a_warning(case: Case) -> None:
-    case.hub.revisions = ("main",)
-    case.hub.files[SECOND] = content(7, 2_000)  # main has moved on
+@pytest.mark.parametrize("tree", [True, False])
+def test_a_lost_revision_is_replaced_by_the_same_files_at_main(case: Case, tree: bool) -> None:
+    case.hub.revisions, case.hub.tree = ("main",), tree
     case.run()
     case.assert_whole()
     assert len(case.notes) == 1
@@ -169,7 +158,7 @@ def test_a_plan_without_sizes_goes_by_the_rows_total(tmp_path: Path) -> None:
 
 @given(
     cuts=st.lists(st.integers(0, 4_000), max_size=12),
-    size=st.integers(1, 20_000),
+    size=st.integers(4, 20_000),
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_cut_each_byte_is_asked_for_once(
@@ -204,7 +193,7 @@ FAULTS = st.one_of(
 )
 
 
-@given(faults=st.lists(FAULTS, max_size=8), attempts=st.integers(1, 3), size=st.integers(1, 9_000))
+@given(faults=st.lists(FAULTS, max_size=8), attempts=st.integers(1, 3), size=st.integers(4, 9_000))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_fails_the_file_is_right_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, faults: list[Fault], attempts: int, size: int

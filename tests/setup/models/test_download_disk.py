@@ -195,13 +195,23 @@ def test_a_part_with_damaged_bytes_is_found_at_the_end(case: Case) -> None:
     case.assert_whole()
 
 
-def test_without_hash_and_etag_nothing_is_continued(case: Case) -> None:
+def test_without_an_etag_the_catalogues_hash_decides(case: Case) -> None:
     case.hub.lfs = case.hub.etags = False
-    case.row = replace(case.row, files=tuple(replace(file, sha256="") for file in case.row.files))
     _cut(case, 1_000)
     case.run()
     case.assert_whole()
-    assert case.hub.bytes_asked(FIRST) == [None]
+    assert case.hub.bytes_asked(FIRST) == [1_000]
+
+
+@pytest.mark.parametrize("head", [b"", b"GGU", b"<htm", b"\x1b[2J"])
+def test_what_does_not_begin_as_a_model_is_not_started(case: Case, head: bytes) -> None:
+    """A file that was changed after its download has its mark still, and often its size."""
+    case.run()
+    path = case.folder / SECOND
+    path.write_bytes(head + bytes(1_000 - len(head)))
+    error = case.refused(str(path), "not a GGUF file")
+    assert "m-00002-of-00002.gguf.sha256" in error.hint
+    assert "\x1b" not in error.message
 
 
 def test_two_setups_do_not_write_the_same_file(case: Case) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.errors import ConfigError
 from setup.models.hub.client import read_endpoint
-from tests.setup.hub_case import FIRST, SECOND, Case, bare, running
+from tests.setup.hub_case import Case, running
 from tests.setup.hub_server import Fault, HubFiles, hub_server
 
 
@@ -41,18 +44,63 @@ def test_names_are_quoted_in_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["mirror.example", "ftp://h", "https://", "https://h:x", "file:///a", "https://h?a=b"]
+    ("asked", "words"),
+    [
+        ("mirror.example", "http:// or https://"),
+        ("ftp://h", "http:// or https://"),
+        ("file:///a", "http:// or https://"),
+        ("geheim://h", "http:// or https://"),
+        ("geheim@h", "http:// or https://"),
+        ("https:geheim", "its host"),
+        ("https://", "its host"),
+        ("https:///geheim", "its host"),
+        ("https://ge heim/", "its host"),
+        ("https://geheim%00/", "its host"),
+        ("https://" + "geheim" * 11, "its host"),  # 66 characters, and a label has 63
+        ("https://" + "geheim." * 37, "its host"),  # 37 * 7 = 259, and a name has 253
+        ("https://h:x", "not the http or https address"),
+        ("https://me:geh#eim@h", "not the http or https address"),
+        ("https://h:0", "1 to 65535"),
+        ("https://h:65536", "1 to 65535"),
+        ("https://h:-1", "1 to 65535"),
+        ("https://h:99999999999999999999", "1 to 65535"),
+        ("https://me:geheim@h", "https://h with a user name or password"),
+        ("https://geheim@h", "https://h with a user name or password"),
+        ("https://h/@geheim", "https://h with a user name or password"),
+        ("https://h?key=geheim", "https://h with a query"),
+        ("https://h/a?", "https://h with a query"),
+        ("https://h/a#geheim", "https://h with a fragment"),
+        ("https://h/a\\geheim", "https://h with a backslash"),
+        ("https://h/\x1b[2Jgeheim", "not the http or https address"),
+    ],
 )
-def test_an_endpoint_that_is_none(asked: str) -> None:
+def test_an_endpoint_that_is_none(asked: str, words: str) -> None:
+    """Nothing but scheme and host is shown of it: an address may hold a password anywhere."""
     with pytest.raises(ConfigError, match="HF_ENDPOINT is") as caught:
         read_endpoint({"HF_ENDPOINT": asked})
+    assert words in caught.value.message
+    assert "geh" not in caught.value.message + caught.value.hint
     assert "https://huggingface.co" in caught.value.hint
 
 
-def test_a_password_in_the_endpoint_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match="HF_ENDPOINT") as caught:
-        read_endpoint({"HF_ENDPOINT": "https://me:geheim@h"})
-    assert "geheim" not in caught.value.message + caught.value.hint
+@given(
+    st.text(max_size=40)
+    | st.text(alphabet="htps:/@?#[]%.:\\ 0aé", max_size=30).map("https://".__add__)
+)
+def test_whatever_the_endpoint_is_it_is_one_or_refused(asked: str) -> None:
+    """And what is taken has an address for a file, with a host and a port that exist."""
+    try:
+        endpoint = read_endpoint({"HF_ENDPOINT": asked})
+    except ConfigError:
+        return
+    address = httpx.URL(endpoint.address("a/b/resolve", "main", "m.gguf"))
+    assert address.path.endswith("/a/b/resolve/main/m.gguf")
+    assert address.port is None or 0 < address.port < 65_536
+
+
+def test_a_path_in_the_endpoint_is_not_shown_either(case: Case) -> None:
+    error = case.refused("127.0.0.1", HF_ENDPOINT=case.hub.endpoint + "/geheim")
+    assert "geheim" not in error.message + error.hint + "".join(case.notes)
 
 
 @pytest.mark.parametrize("token", ["hf geheim", "hf_geheim\nX: 1", "hf_gehéim"])
@@ -107,8 +155,7 @@ def test_something_that_is_no_listing(case: Case, body: bytes) -> None:
     "body",
     [
         b'[1, null, "x", {"type": "file"}, {"type": "file", "path": 1, "size": 1}]',
-        b'[{"type": "file", "path": "IQ3_S/m-00001-of-00002.gguf", "size": -1}]',
-        b'[{"type": "file", "path": "IQ3_S/m-00001-of-00002.gguf", "size": true}]',
+        b'[{"type": "directory", "path": "IQ3_S/m-00001-of-00002.gguf", "size": 300000}]',
     ],
 )
 def test_odd_entries_are_no_files(case: Case, body: bytes) -> None:
@@ -128,27 +175,6 @@ def test_a_question_is_asked_again(case: Case, status: int) -> None:
 def test_a_hub_that_stays_broken(case: Case) -> None:
     case.hub.tree_faults = [Fault(status=500)] * 9
     case.refused("the server failed (500)", "3 failures in a row")
-
-
-def test_a_mirror_with_another_file_is_not_trusted(case: Case) -> None:
-    case.hub.false_hashes[FIRST] = "0" * 64
-    error = case.refused(FIRST, "SHA-256 " + "0" * 64, "the catalogue")
-    assert "mirror" in error.hint
-    case.hub.false_hashes.clear()
-    case.hub.false_sizes[SECOND] = 5
-    case.refused(SECOND, "size 5", "1000")
-
-
-def test_a_wrong_size_of_the_hub_shows_at_the_download(case: Case) -> None:
-    case.row = replace(case.row, files=bare(case.row))
-    case.hub.false_sizes[FIRST] = 299_999
-    case.refused("299999 bytes by the hub's list", "sends 300000 bytes")
-
-
-def test_a_file_without_a_size_is_an_error(case: Case) -> None:
-    case.row = replace(case.row, files=bare(case.row))
-    case.hub.false_sizes[FIRST] = 0
-    case.refused(FIRST, "does not say how large")
 
 
 @pytest.mark.parametrize("name", ["", "model", "a/b/c", "../b", "a/..", "a b/c", "a/b?x"])
