@@ -7,7 +7,8 @@ exact integers, so how they are computed does not matter: `few` takes dp4a and a
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
-# mypy: disable-error-code="assignment,var-annotated"
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated,union-attr,misc"
 
 from __future__ import annotations
 
@@ -19,13 +20,9 @@ from engine.kernels.quantise import integers, packed_info
 
 
 @triton.jit
-def term(d0, d1, info, i: tl.constexpr, m, d, mm, dm, FORM: tl.constexpr):
-    """The term of group i. d0, d1: dots of fields and activations of the halves; info: of the
-    activations, as `quantise.py` says; m, d, mm, dm: what `unpack.numbers` loaded."""
-    xs = info.to(tl.int32).to(tl.float32, bitcast=True)
-    sums = (info >> 32).to(tl.int32)
-    s0 = (sums << 16) >> 16
-    s1 = sums >> 16
+def term(d0, d1, xs, s0, s1, i: tl.constexpr, m, d, mm, dm, FORM: tl.constexpr):
+    """The term of group i. d0, d1: dots of fields and activations of the halves; xs, s0, s1: scale
+    and sums of the activations; m, d, mm, dm: what `unpack.numbers` loaded."""
     if FORM.multipliers < 2:
         d0 = d0 + d1
         q0 = s0 + s1
@@ -93,7 +90,10 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
             d0 = unpack.dot(lo, unpack.load(x, ok[:, :, :, None], ALL), ASM)
             d1 = unpack.dot(hi, unpack.load(x + W, ok[:, :, :, None], ALL), ASM)
             info = unpack.load(INFO + group, ok, ALL)
-            acc = acc + term(d0, d1, info, i, m, d, mm, dm, FORM)
+            xs = info.to(tl.int32).to(tl.float32, bitcast=True)
+            sums = (info >> 32).to(tl.int32)
+            s0 = (sums << 16) >> 16
+            acc = acc + term(d0, d1, xs, s0, sums >> 16, i, m, d, mm, dm, FORM)
         parts = tl.reshape(tl.permute(acc, (1, 0, 2)), [S, B * R])
         total = lanes.add_in_order(total, parts, B * R, LEVELS)
     return tl.reshape(total, [B, R])
@@ -189,6 +189,7 @@ def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: 
     at = tl.arange(0, B)[None, :, None] * 16 + tl.arange(0, 16)[None, None, :]
     k = tl.arange(0, 32)[None, None, :]
     row = x_row.to(tl.int64)[None, :, None] * (SEGMENTS * 16)
+    ones = tl.full([1, 32, B], 1, tl.int8)
     total = tl.zeros([1, R, B], tl.float32)
     first = tl.program_id(2) if SPLIT else 0
     for segment in range(first, first + 1 if SPLIT else SEGMENTS):
@@ -207,15 +208,29 @@ def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: 
             group = row + g + i
             ok = g + i < FORM.groups
             x = unpack.load(CODES + group * 32 + k, ok, ALL)
+            info = unpack.load(INFO + group, ok, ALL)
+            xs = info.to(tl.int32).to(tl.float32, bitcast=True)
+            sums = (info >> 32).to(tl.int32)
+            s0 = (sums << 16) >> 16
+            s1 = sums >> 16
+            # Woven: even places hold the first half of a group.
+            x0 = tl.where(k % 2 == 0, x, 0).to(tl.int8)
+            x1 = tl.where(k % 2 == 0, 0, x).to(tl.int8)
             if FORM.multipliers == 2:
-                # Woven: even places hold the first half of a group.
-                d0 = tl.dot(tl.where(k % 2 == 0, x, 0).to(tl.int8), w, out_dtype=tl.int32)
-                d1 = tl.dot(tl.where(k % 2 == 0, 0, x).to(tl.int8), w, out_dtype=tl.int32)
+                d0 = tl.dot(x0, w, out_dtype=tl.int32)
+                d1 = tl.dot(x1, w, out_dtype=tl.int32)
             else:
                 d0 = tl.dot(x, w, out_dtype=tl.int32)
                 d1 = tl.zeros_like(d0)
-            info = unpack.load(INFO + group, ok, ALL)
-            acc = acc + term(d0, d1, info, i, m, d, mm, dm, FORM)
+            if FORM.minimum:
+                # Products give the sums as well: where threads hold the other dots.
+                if FORM.minimum_multipliers == 2 or FORM.multipliers == 2:
+                    s0 = tl.dot(x0, ones, out_dtype=tl.int32)
+                    s1 = tl.dot(x1, ones, out_dtype=tl.int32)
+                else:
+                    s0 = tl.dot(x, ones, out_dtype=tl.int32)
+                    s1 = tl.zeros_like(s0)
+            acc = acc + term(d0, d1, xs, s0, s1, i, m, d, mm, dm, FORM)
         total = total + acc
     n = (tile * B + tl.arange(0, B))[None, :]
     r = r[:, None]
