@@ -16,7 +16,17 @@ from engine.capabilities import FEATURES, THIS_VERSION
 from engine.config import ACTIVATIONS, MTP_HNORMS, NAMED_KV_FORMATS, EngineConfig, RunConfig
 from engine.errors import ConfigError
 
-Kind = Literal["whole", "number", "choice", "path", "text", "prefill"]
+Kind = Literal["whole", "number", "choice", "path", "text", "prefill", "tokens"]
+
+LEAST_CONTEXT = 16
+"""Tokens of the shortest conversation that may be asked for."""
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
+
+
+def read_tokens(text: str) -> int | None:
+    """A number of tokens, such as 24576, 24k or 1M (of 1024 and 1024 * 1024); else `None`."""
+    found = re.fullmatch(r"\+?(\d{1,18})\s*([kKmM]?)", text.strip(), re.ASCII)
+    return int(found[1]) * _UNITS[found[2].lower()] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class EngineFlag:
             return "auto, auto:N or a whole number from 1"
         if self.kind == "text":
             return "cpu, cuda, cuda:N or auto"
+        if self.kind == "tokens":
+            return f"a number of tokens from {self.low:g}, such as 4096, 24k or 1M"
         noun = "a whole number" if self.kind == "whole" else "a number"
         upper = "" if self.high == float("inf") else f" to {self.high:g}"
         return f"{noun} from {self.low:g}{upper}"
@@ -65,6 +77,9 @@ class EngineFlag:
                 found = re.fullmatch(r"auto(?::(\d+))?|(\d+)", text)
                 number = found and (found[1] or found[2] or "0")
                 return int(number) if number and (number != "0" or text == "auto") else None
+            case "tokens":
+                tokens = read_tokens(text)
+                return None if tokens is None else self._in_range(tokens)
             case "whole":
                 whole = re.fullmatch(r"[+-]?\d{1,18}", text)
                 return self._in_range(int(text)) if whole else None
@@ -90,7 +105,13 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     ),
     EngineFlag("device", ("--device",), "text", "Where the model runs."),
     EngineFlag("slots", ("--batch", "--slots"), "whole", "Conversations decoded together."),
-    EngineFlag("max_context", ("--max-context",), "whole", "Tokens of one conversation.", low=16),
+    EngineFlag(
+        "max_context",
+        ("--max-context",),
+        "tokens",
+        "Tokens of one conversation.",
+        low=LEAST_CONTEXT,
+    ),
     EngineFlag(
         "kv", ("--kv",), "choice", "How keys and values are stored.", choices=NAMED_KV_FORMATS
     ),
@@ -179,8 +200,10 @@ def parse_engine_args(args: Sequence[str], where: str = "engine flag") -> RunCon
 
 
 def _nearest_hint(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_BY_NAME, *LATER_FLAGS], n=1)
-    return f"did you mean {near[0]}?" if near else "docs/cli.md lists the engine flags"
+    """All flags begin with dashes, so what follows is compared."""
+    known = {flag.lstrip("-"): flag for flag in (*_BY_NAME, *LATER_FLAGS)}
+    near = difflib.get_close_matches(name.lstrip("-"), known, n=1)
+    return f"did you mean {known[near[0]]}?" if near else "docs/cli.md lists the engine flags"
 
 
 def engine_args(config: EngineConfig) -> list[str]:

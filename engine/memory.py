@@ -23,6 +23,14 @@ _INT8_BYTES = 1 + 12 / 32
 """A weight's code, and its share of at most 12 bytes of scales for a group of 32."""
 
 
+WEIGHTS_IN_MEMORY = (
+    "this version computes on the processor and keeps each weight in memory as an 8-bit integer "
+    f"with its scales ({_INT8_BYTES:.1f} bytes), however few bits it has in the file: all sizes of "
+    "a model need the same memory"
+)
+"""Why a model needs more memory than its file has bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """Bytes of one engine. `available_bytes` is what the machine can give it."""

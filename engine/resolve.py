@@ -168,9 +168,9 @@ def _wanted(run: RunConfig, info: ModelInfo) -> tuple[_Sizes, dict[str, str]]:
     why = {"max_context": "as asked" if run.max_context else "the default"}
     if context > info.train_context:
         context = info.train_context
-        why["max_context"] = f"the model was trained for {info.train_context} tokens"
+        why["max_context"] = f"the longest that the model allows is {info.train_context}"
     elif not run.max_context and context == info.train_context:
-        why["max_context"] = "all that the model was trained for"
+        why["max_context"] = "the longest that the model allows"
     slots = DEFAULT_SLOTS if run.slots is None else max(1, run.slots)
     why["slots"] = "the default" if run.slots is None else "as asked"
     if run.slots == 0:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import ConfigError
 from strata_cli import setup_options as flag
 from strata_cli.console import Console
+from strata_cli.folder import here
 from strata_cli.options import Context, Json, Quiet, Slots, Verbose
 from strata_cli.setup_calibration import refuse_calibration
 from strata_cli.setup_session import Choice
@@ -50,6 +54,7 @@ def setup(
     explain: flag.Explain = False,
     fit: flag.FitFlag = False,
     calibrate: flag.Calibrate = False,
+    reset: flag.Reset = False,
     probe: flag.Probe = None,
     save_probe: flag.SaveProbe = None,
     as_json: Json = False,
@@ -65,8 +70,7 @@ def setup(
     from strata_cli.chosen import engine_flags
 
     console = Console(as_json, quiet, verbose)
-    if api_key is not None and not api_key.strip():
-        raise ConfigError("--api-key is empty", "give a key, or leave the flag out")
+    _check_server_flags(host, api_key)
     read = engine_flags(max_context=context, kv=kv, slots=parallel)
     asked = Asked(
         context=read.max_context,
@@ -100,6 +104,7 @@ def setup(
         dry_run=dry_run,
         explain=explain,
         calibrate=calibrate,
+        reset=reset,
     )
     if calibrate:
         refuse_calibration(recorded=probe is not None, dry_run=dry_run)
@@ -112,6 +117,20 @@ def setup(
     return _fit(start, console) if fit else _set_up(start, choice, console)
 
 
+def _check_server_flags(host: str | None, api_key: str | None) -> None:
+    """Raises `ConfigError` for what no config could hold; a key is not shown."""
+    from setup.config.keys import KEYS_BY_NAME
+
+    if api_key is not None and not api_key.strip():
+        raise ConfigError("--api-key is empty", "give a key, or leave the flag out")
+    if api_key is not None and not KEYS_BY_NAME["api_key"].check(api_key):
+        raise ConfigError(
+            "--api-key is not usable", "keys stand between commas, without control characters"
+        )
+    if host is not None and not KEYS_BY_NAME["host"].check(host):
+        raise ConfigError(f"--host is {host!r}, not an address", "as in --host 127.0.0.1")
+
+
 def _hardware(recorded: Path | None, choice: Choice) -> Hardware:
     """A recorded machine, or this one with the disk that models lie on."""
     from engine.hardware import Hardware
@@ -120,19 +139,26 @@ def _hardware(recorded: Path | None, choice: Choice) -> Hardware:
     from setup.probe import probe as probe_machine
 
     if recorded is not None:
-        return Hardware.from_json(read_json(recorded))
-    places = (place.expanduser() for place in choice.models_dirs)
-    folder = next((place for place in places if place.is_dir()), Path.cwd())
-    return probe_machine(ThisMachine(folder))
+        record = "record this machine with `strata setup --save-probe FILE`"
+        return Hardware.from_json(read_json(recorded, record, record))
+    places = (Path(os.path.expanduser(place)) for place in choice.models_dirs)
+    folder = next((place for place in places if os.path.isdir(place)), None)
+    return probe_machine(ThisMachine(here() if folder is None else folder))
 
 
 def _save_probe(path: Path, hardware: Hardware, console: Console) -> int:
+    """Writes the recording; `-` is stdout."""
     from setup.config.write import write_config
 
-    write_config(path, hardware.to_json())
+    record = hardware.to_json()
+    to_stdout = str(path) == "-"
+    if not to_stdout:
+        write_config(path, record)
+        console.result(str(path))
     if console.json:
-        console.document(hardware.to_json())
-    console.result(str(path))
+        console.document(record)
+    elif to_stdout:
+        console.config(record)
     return 0
 
 
@@ -140,7 +166,7 @@ def _begin(choice: Choice, asked: Asked, hardware: Hardware, console: Console) -
     from strata_cli.setup_session import begin
     from strata_cli.setup_view import show_machine
 
-    start = begin(choice, asked, hardware, Path.cwd(), console)
+    start = begin(choice, asked, hardware, here(), console)
     show_machine(hardware, start.backends, console)
     return start
 
@@ -149,50 +175,60 @@ def _check(start: Situation, choice: Choice, console: Console) -> int:
     from strata_cli.check_view import check_file, check_models
 
     if start.answers.file is not None:
-        return check_file(start.planned(), console)
-    if choice.model is not None:
-        return check_models(start, (start.row,), console)
+        return check_file(start, console)
+    named = start.subject
+    if named is not None:
+        return check_models(start, (named,), console)
     rows = start.models.rows
-    return check_models(
-        start, [row for row in rows if choice.family in (None, row.family)], console
-    )
+    subjects = [start.models.of_row(r) for r in rows if choice.family in (None, r.family)]
+    return check_models(start, subjects, console)
 
 
 def _fit(start: Situation, console: Console) -> int:
     """Of the model that is named, else of the recommended one."""
     from setup.fit import fit
     from setup.wizard.interview import interview, recommended
-    from strata_cli.setup_view import show_fit
+    from strata_cli.fit_view import show_fit
 
     situation = interview(start, recommended)
     subject = situation.subject
     assert subject is not None
     found = situation.planned()
-    return show_fit(fit(subject, situation.hardware, situation.asked, found), console)
+    answers = fit(subject, situation.hardware, situation.asked, found)
+    return show_fit(situation, answers, found.memory, console)
 
 
 def _set_up(start: Situation, choice: Choice, console: Console) -> int:
     from setup.wizard.interview import interview
     from strata_cli import setup_session as session
-    from strata_cli.setup_calibration import calibrate
+    from strata_cli.setup_calibration import calibrate, forget_calibration
 
     ask = session.who_answers(choice)
-    try:
+    with _told(console, "nothing was written"):
         situation = interview(start, ask)
-        if choice.calibrate:
-            calibrate(situation, console)
-        drafted = session.draft(situation)
+    if choice.calibrate:
+        calibrate(situation, console)  # tells itself what Ctrl-C leaves saved
+    with _told(console, "no config was written" if choice.calibrate else "nothing was written"):
+        drafted = session.draft(situation, choice)
         session.show_draft(drafted, choice, console)
         if choice.dry_run:
             return session.print_draft(drafted, console)
-        if not session.confirm(situation, ask):
+        # Where nothing changes there is nothing to agree to.
+        wanted = drafted.is_new or bool(drafted.changes)
+        if wanted and not session.confirm(situation, ask):
             raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        console.note("\nnothing was written")
-        raise
+    with _told(console, "what was downloaded is kept for the next run; no config was written"):
+        told = session.get_model(situation, console)
+    if choice.reset and not choice.calibrate:
+        forget_calibration(situation, drafted.found)
+    return session.write(drafted, console, told)
+
+
+@contextmanager
+def _told(console: Console, text: str) -> Iterator[None]:
+    """Says `text` when the person stops here."""
     try:
-        session.get_model(situation, console)
+        yield
     except KeyboardInterrupt:
-        console.note("\nwhat was downloaded is kept for the next run; no config was written")
+        console.note(f"\n{text}")
         raise
-    return session.write(drafted, console)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ConfigError
 from engine.switches import this_environment
+from strata_cli.folder import check_models_dir, check_named
+from strata_cli.named_model import is_path, with_model
 from strata_cli.setup_calibration import calibrated
 
 if TYPE_CHECKING:
     from engine.hardware import Hardware
     from setup.asked import Asked
     from setup.models.catalogue import ModelRow
-    from setup.recommend import Recommendation
+    from setup.recommend import Recommendation, Subject
     from setup.wizard.answers import Answers
     from setup.wizard.interview import Ask
     from setup.wizard.situation import Situation
@@ -40,19 +41,23 @@ class Choice:
     dry_run: bool
     explain: bool
     calibrate: bool
+    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A config before it is written. `document` is what `--json` prints."""
+    """A config before it is written. `document` is what `--json` prints: it has no secrets."""
 
     path: Path
+    config: Mapping[str, Any]
     document: Mapping[str, Any]
     changes: tuple[str, ...]
     is_new: bool
-    can_start: bool
-    """The model is on this disk, or will be downloaded before the config is written."""
+    next_step: str
+    """What to do once it is written: start, or fetch the model, when it will not be there."""
     found: Recommendation
+    warnings: tuple[str, ...] = ()
+    """The notes that are shown with -q, too."""
 
 
 def begin(
@@ -63,16 +68,20 @@ def begin(
     from setup.rules.cards import choose_cards
     from setup.wizard.situation import Situation
 
+    for place in choice.models_dirs:
+        check_models_dir(place)
     models = _models(choice, folder, console)
     situation = Situation(
         hardware=hardware,
         capabilities=THIS_VERSION,
         models=models,
         flags=flags,
-        answers=_answers(choice, flags, models, folder),
+        answers=with_model(
+            _answers(choice, flags), choice.model, choice.family, models, folder, console.note
+        ),
         folder=folder,
         models_folder=_models_folder(choice, folder),
-        old=lambda row: _old(_config_path(folder, row)),
+        old=lambda row: {} if choice.reset else _old(_config_path(folder, row)),
         environment=this_environment(),
     )
     if choice.model is not None:
@@ -83,7 +92,7 @@ def begin(
 
 
 def _models_folder(choice: Choice, folder: Path) -> Path:
-    return folder / (choice.models_dirs[0].expanduser() if choice.models_dirs else DEFAULT_MODELS)
+    return folder / os.path.expanduser((*choice.models_dirs, DEFAULT_MODELS)[0])
 
 
 def _models(choice: Choice, folder: Path, console: Console) -> Models:
@@ -93,49 +102,27 @@ def _models(choice: Choice, folder: Path, console: Console) -> Models:
     from setup.models.on_disk import find_models
     from setup.wizard.subjects import Models
 
-    places = [folder / place.expanduser() for place in choice.models_dirs]
-    if not places and (folder / DEFAULT_MODELS).is_dir():
+    places = [folder / os.path.expanduser(place) for place in choice.models_dirs]
+    if not places and os.path.lexists(folder / DEFAULT_MODELS):
         places = [folder / DEFAULT_MODELS]
     found = find_models([*places, *sorted(folder.glob("*.gguf"))], console.note)
-    for model in found:
-        if not model.complete:
-            console.note(f"note: {model.path} is left out: {model.state}")
+    if choice.model is None or not is_path(choice.model, folder):
+        for model in found:
+            if not model.complete:
+                state = model.state.removeprefix(f"{model.path}: ")
+                console.note(f"note: {model.path} is left out: {state}")
     return Models(catalogue(), found, bundled_model())
 
 
-def _answers(choice: Choice, flags: Asked, models: Models, folder: Path) -> Answers:
-    """Flags are answers; a size or a file that is named is meant."""
-    from setup.models.bundled import find_model
-    from setup.models.catalogue import find_row
-    from setup.wizard.answers import OWN, answers_of
+def _answers(choice: Choice, flags: Asked) -> Answers:
+    """Flags are answers."""
+    from setup.wizard.answers import answers_of
 
-    answers = replace(
+    return replace(
         answers_of(flags),
         download=choice.download,
-        family=choice.family,
-        keep=None if choice.family is None else "keep",
         images="no" if choice.vision_off else flags.vision,
     )
-    families = models.families()
-    if choice.family not in (None, *families):
-        raise ConfigError(
-            f"--family: {choice.family!r} is not one", f"families are {', '.join(families)}"
-        )
-    if choice.model is None:
-        return answers
-    if _is_path(choice.model, folder):
-        if choice.family is not None:
-            raise ConfigError(
-                f"--family {choice.family} and the file {choice.model} are both given",
-                "a file needs no family: leave one of them out",
-            )
-        return replace(answers, family=OWN, file=find_model(choice.model, folder))
-    row = find_row(choice.model, choice.family)
-    return replace(answers, family=row.family, size=row.key, keep="keep")
-
-
-def _is_path(name: str, folder: Path) -> bool:
-    return name.lower().endswith(".gguf") or "/" in name or (folder / name).exists()
 
 
 def who_answers(choice: Choice) -> Ask:
@@ -143,40 +130,50 @@ def who_answers(choice: Choice) -> Ask:
     from setup.wizard.interview import nobody, recommended
     from strata_cli.wizard import Wizard
 
-    if choice.yes:
-        return recommended
-    if sys.stdin.isatty():
-        return Wizard()
-    return recommended if choice.dry_run else nobody
+    if is_unattended(choice):
+        return recommended if choice.yes or choice.dry_run else nobody
+    return Wizard()
 
 
-def draft(situation: Situation) -> Draft:
+def is_unattended(choice: Choice) -> bool:
+    """Whether no person is shown the questions."""
+    return choice.yes or not sys.stdin.isatty()
+
+
+def draft(situation: Situation, choice: Choice) -> Draft:
     """The config that would be written, over the one that is there."""
     from setup.config.diff import config_diff
-    from setup.config.merge import merge
+    from setup.config.secrets import shown_config
+    from strata_cli.setup_merge import outcome
 
     subject = situation.subject
     assert subject is not None
+    there = subject.path is not None or bool(situation.answers.download)
     path = _config_path(situation.folder, subject.row)
-    found = calibrated(situation)
-    old = situation.old(subject.row)
-    merged = merge(old, found.config, situation.folder)
+    only_rules = choice.reset and not choice.calibrate
+    found = situation.planned() if only_rules else calibrated(situation, now=choice.calibrate)
+    check_named(found.config["model"], f"the model {found.config['model']!r}")
+    old = _old(path)
+    merged = outcome(situation, found, old, path, reset=choice.reset)
     document = found.document()
-    document["config"] = dict(merged.config)
+    document["config"] = shown_config(merged.config)
     document["notes"] = [
-        *_better(situation),
+        *(_better(situation) if is_unattended(choice) else ()),
         *document["notes"],
         *merged.notes,
+        *(warning for warning in merged.warnings if warning not in document["notes"]),
         *_missing(situation, merged.config["model"]),
     ]
     document["path"] = path.name
     return Draft(
         path=path,
+        config=merged.config,
         document=document,
         changes=config_diff(old, merged.config),
         is_new=not path.exists(),
-        can_start=subject.path is not None or bool(situation.answers.download),
+        next_step=f"start it with: strata run {path.name}" if there else _next_step(subject),
         found=found,
+        warnings=merged.warnings,
     )
 
 
@@ -204,7 +201,15 @@ def _missing(situation: Situation, expected: str) -> tuple[str, ...]:
     assert subject is not None
     if subject.path is not None or situation.answers.download:
         return ()
-    return (f"the model is not there yet: {expected}; --download fetches it",)
+    return (f"the model is not there yet: {expected}; {_next_step(subject)}",)
+
+
+def _next_step(subject: Subject) -> str:
+    from setup.models.bundled import fetch_command
+
+    if not subject.row.files:
+        return "get the model first"
+    return f"fetch it with: {fetch_command(subject.row)}"
 
 
 def show_draft(drafted: Draft, choice: Choice, console: Console) -> None:
@@ -212,7 +217,10 @@ def show_draft(drafted: Draft, choice: Choice, console: Console) -> None:
     from strata_cli.setup_view import show_changes, show_memory_tables, show_notes
 
     explain = choice.explain or console.verbose
-    show_notes(dict(drafted.document), console, explain=explain)
+    notes = [note for note in drafted.document["notes"] if note not in drafted.warnings]
+    show_notes({**drafted.document, "notes": notes}, console, explain=explain)
+    for warning in drafted.warnings:
+        console.warn(warning)
     if explain:
         show_memory_tables(drafted.found, console)
     if not choice.dry_run:
@@ -224,7 +232,7 @@ def print_draft(drafted: Draft, console: Console) -> int:
     """`--dry-run`: the document or the config is the result."""
     if console.json:
         console.document(drafted.document)
-    console.result(json.dumps(drafted.document["config"], indent=1, ensure_ascii=False))
+    console.config(drafted.document["config"])
     return 0
 
 
@@ -238,35 +246,39 @@ def confirm(situation: Situation, ask: Ask) -> bool:
     return bool(ask(asking).value)
 
 
-def get_model(situation: Situation, console: Console) -> None:
-    """Downloads the model when that was the answer. Raises what the download raises."""
+def get_model(situation: Situation, console: Console) -> tuple[str, ...]:
+    """Downloads the model when that was the answer; returns what was told on the way.
+
+    Raises what the download raises.
+    """
     from setup.models.download import download
     from strata_cli.download_view import DownloadView
 
     subject = situation.subject
     assert subject is not None
     if not situation.answers.download or subject.path is not None:
-        return
+        return ()
     with DownloadView(console) as progress:
         download(
             subject.row,
             situation.models_folder,
             situation.environment,
             progress,
-            note=console.note,
+            note=progress.note,
         )
+    return progress.notes
 
 
-def write(drafted: Draft, console: Console) -> int:
-    """Writes the config; its name is the result."""
+def write(drafted: Draft, console: Console, told: tuple[str, ...] = ()) -> int:
+    """Writes the config; its name is the result. `told`: by the download, for the document."""
     from setup.config.write import write_config
 
-    changed = write_config(drafted.path, drafted.document["config"])
+    changed = write_config(drafted.path, drafted.config)
     if console.json:
-        console.document(drafted.document)
+        notes = [*drafted.document["notes"], *told]
+        console.document({**drafted.document, "notes": notes})
     name = drafted.path.name
     console.result(name)
     state = "written" if changed else "already as it should be"
-    next_step = f"start it with: strata run {name}" if drafted.can_start else "get the model first"
-    console.note(f"{name}: {state}; {next_step}")
+    console.note(f"{name}: {state}; {drafted.next_step}")
     return 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.card_memory import CardPlan
     from engine.hardware import Gpu, Hardware
-    from setup.fit import Fit
     from setup.recommend import Recommendation
     from strata_cli.console import Console
 
@@ -21,8 +20,10 @@ def show_machine(hardware: Hardware, backends: Sequence[str], console: Console) 
     features = [name for name, there in (("AVX2", cpu.avx2), ("AVX-512", cpu.avx512)) if there]
     console.note(f"processor  {', '.join([cpu.name, f'{cpu.cores} cores', *features])}")
     free = hardware.ram_available_bytes / GIB
+    free_gb = hardware.ram_available_bytes / 1e9
     limit = ", limited by the container" if hardware.memory_limit_bytes else ""
-    console.note(f"memory     {hardware.ram_gib:.1f} GiB, {free:.1f} GiB free{limit}")
+    both = f"{free:.1f} GiB ({free_gb:.1f} GB) free"
+    console.note(f"memory     {hardware.ram_gib:.1f} GiB, {both}{limit}")
     console.note(f"disk       {hardware.disk_free_bytes / 1e9:.0f} GB free{_disk(hardware)}")
     for gpu in hardware.gpus:
         console.note(f"GPU {gpu.index:<6} {_card(gpu)}")
@@ -80,27 +81,3 @@ def show_changes(name: str, changes: Sequence[str], *, is_new: bool, console: Co
     console.note(f"{name}: {'new' if is_new else 'changes'}")
     for line in changes:
         console.note(f"  {line}")
-
-
-def show_fit(answers: Sequence[Fit], console: Console) -> int:
-    """The largest context and the most slots; 1 when not even one slot fits anywhere."""
-    if console.json:
-        console.document(
-            {
-                "fit": [
-                    {
-                        "where": one.where,
-                        "context": one.context,
-                        "slots": one.slots,
-                        "slots_context": one.slots_context,
-                    }
-                    for one in answers
-                ]
-            }
-        )
-    rows = [
-        (one.where, str(one.context), f"{one.slots} with {one.slots_context} tokens each")
-        for one in answers
-    ]
-    console.table(("on", "largest context", "most slots"), rows, result=True)
-    return 0 if any(one.context for one in answers) else 1

@@ -170,14 +170,34 @@ def find_row(name: str, family: str | None = None) -> ModelRow:
     """
     if family is not None and family not in FAMILIES:
         raise ConfigError(f"family: {family!r} is not one", f"families are {', '.join(FAMILIES)}")
+    found = rows_named(name, family)
+    if found:
+        return found[0]
+    asked, where = name.strip().casefold(), f" of the family {family}" if family else ""
+    rows = [row for row in catalogue() if family in (None, row.family)]
+    hint = f"it is a family: --family {asked}" if asked in FAMILIES else _nearest(asked, rows)
+    raise ConfigError(f"model: {name!r} is not a size{where}", hint)
+
+
+def rows_named(name: str, family: str | None = None) -> tuple[ModelRow, ...]:
+    """Every row that the name may mean, in the order of the catalogue: those that have it as
+    their key, else those that have it as a further name."""
     rows = [row for row in catalogue() if family in (None, row.family)]
     asked = name.strip().casefold()
     for names in (_key, _other_names):
-        for row in rows:
-            if asked in map(str.casefold, names(row)):
-                return row
-    where = f" of the family {family}" if family else ""
-    raise ConfigError(f"model: {name!r} is not a size{where}", _nearest(asked, rows))
+        found = tuple(row for row in rows if asked in map(str.casefold, names(row)))
+        if found:
+            return found
+    return ()
+
+
+def also_meant(name: str, row: ModelRow) -> tuple[ModelRow, ...]:
+    """Rows of other families that the name may mean beside `row`: the same name, or its end, as
+    IQ4_XS of UD-IQ4_XS."""
+    end = f"-{name.strip().casefold()}"
+    same = rows_named(name)
+    others = (o for o in catalogue() if o in same or o.key.casefold().endswith(end))
+    return tuple(other for other in others if other.family != row.family)
 
 
 def _key(row: ModelRow) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.errors import ConfigError
 from setup.models.catalogue import ModelRow
+from setup.rules.sums import compared
 
 LEAST_GIB: Final = 8
 SPARE_GIB: Final = 24
@@ -38,7 +39,7 @@ def resident_budget_gib(
 def budget_split(row: ModelRow, ram_gib: float) -> tuple[bool, str]:
     """Whether a budget model may be spread over cards (it then drops its budget), and why."""
     need = row.download_gb + SPARE_GIB
-    sums = f"{row.download_gb:g} + {SPARE_GIB} = {need:.1f} of {ram_gib:.1f} GiB"
+    sums = compared(f"{row.download_gb:g} GB + {SPARE_GIB} GiB", need, ram_gib)
     if ram_gib >= need:
         return True, f"{row.key} may be split over cards, without a budget: {sums}"
     return False, f"{row.key} stays on one card: a split needs the whole model in RAM, {sums}"

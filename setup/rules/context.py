@@ -46,7 +46,7 @@ def recommend_context(
     if allowed < tokens:
         tokens, why = allowed, f"{ram_gib:.1f} GiB of RAM hold no more"
     if row.train_context < tokens:
-        tokens, why = row.train_context, "the length that the model was trained with"
+        tokens, why = row.train_context, "the longest that the model allows"
     return tokens, f"context {tokens}: {why}"
 
 
@@ -91,18 +91,19 @@ def rope(
     if scale is not None and not (isfinite(scale) and scale >= 1):
         raise ConfigError(
             f"rope-scale is {scale:g}, allowed is a number from 1",
-            "leave out --rope-scale: it is the context over the trained length",
+            "leave out --rope-scale: it is the context over the longest that the model allows",
         )
     if method == "none" and needed > 1:
         raise ConfigError(
-            f"rope-scaling none: context {context} is above the trained length {train_context}",
+            f"rope-scaling none: context {context} is above {train_context}, the longest "
+            "that the model allows by itself",
             f"use --rope-scaling yarn, or --context {train_context}",
         )
     if method in (None, "none") and needed == 1:
         if scale is not None:
             raise ConfigError(
-                f"rope-scale {scale:g} without a method: context {context} is within the trained "
-                f"length {train_context}",
+                f"rope-scale {scale:g} without a method: context {context} is within the "
+                f"{train_context} tokens that the model allows by itself",
                 "leave out --rope-scale, or say --rope-scaling yarn",
             )
         return None

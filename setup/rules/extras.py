@@ -10,6 +10,7 @@ from typing import Final
 
 from engine.hardware import Gpu, Hardware
 from setup.models.catalogue import ModelRow
+from setup.rules.sums import compared
 
 SLOW_CARD_GIB: Final = 11.0
 SMALL_CARD_GIB: Final = 7.5
@@ -61,8 +62,8 @@ def ple_io(row: ModelRow, ram_gib: float, rotational: bool) -> tuple[str | None,
     if not rotational:
         return None, "ple-io: the disk does not turn, the n-gram table is read from it"
     need = row.ram_gib + row.table_gb + PLE_SPARE_GIB
-    parts = f"{row.ram_gib:.3g} + {row.table_gb:.3g} + {PLE_SPARE_GIB:g}"
-    sums = f"{parts} = {need:.1f} of {ram_gib:.1f} GiB"
+    parts = f"{row.ram_gib:.3g} GiB + {row.table_gb:.3g} GB + {PLE_SPARE_GIB:g} GiB"
+    sums = compared(parts, need, ram_gib)
     if ram_gib < need:
         return None, f"ple-io: the disk turns, but RAM has no room for the n-gram table, {sums}"
     return "ram", f"ple-io ram: the disk turns, and RAM holds the n-gram table, {sums}"

@@ -7,6 +7,7 @@ from typing import Final
 from engine.errors import ConfigError
 from setup.models.catalogue import ModelRow
 from setup.rules.cells import cell_bytes
+from setup.rules.sums import compared
 
 FP16_MOST_CONTEXT: Final = 8_192
 STREAM_LEAST_CONTEXT: Final = 65_536
@@ -74,9 +75,8 @@ def kv_streaming(
 def _by_ram(row: ModelRow, ram_gib: float, context: int, kv: str) -> tuple[int | None, str]:
     stored = kv_ram_gb(row, context, kv)
     need = row.ram_gib + stored + STREAM_SPARE_GIB
-    sums = (
-        f"{row.ram_gib:.3g} + {stored:.1f} + {STREAM_SPARE_GIB:g} = {need:.1f} of {ram_gib:.1f} GiB"
-    )
+    parts = f"{row.ram_gib:.3g} GiB + {stored:.1f} GB + {STREAM_SPARE_GIB:g} GiB"
+    sums = compared(parts, need, ram_gib)
     if ram_gib < need:
         return None, f"kv streaming off: too little RAM, {sums}"
     return STREAM_WINDOW, f"kv streaming: {STREAM_WINDOW} tokens stay on the card; RAM has {sums}"

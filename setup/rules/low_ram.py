@@ -14,6 +14,7 @@ from engine.errors import ConfigError
 from setup.models.catalogue import ModelRow, spare_gib
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import DRAFT_LAYERS
+from setup.rules.sums import amount, compared, number, total
 
 CARD_OVERHEAD_GIB: Final = 5.0
 """Dense weights, buffers and keys and values of 32K tokens on each card."""
@@ -60,7 +61,7 @@ def low_ram(
         return LowRam(False, held, None, fits, reason)
     spare = spare_gib(row.download_gb)
     need = row.arena_gb + spare
-    sums = f"{row.arena_gb:.3g} + {spare:.3g} = {need:.1f} of {ram_gib:.1f} GiB"
+    sums = compared(f"{amount(row.arena_gb)} + {number(spare)} GiB", need, ram_gib)
     if asked == "off":
         return LowRam(False, held, None, fits, f"no low-memory mode, as asked: {sums}")
     if asked == "auto" and ram_gib >= need:
@@ -80,7 +81,7 @@ def slow_share(row: ModelRow, found: LowRam) -> str | None:
     share = found.gpu_gb / row.arena_gb if row.arena_gb else 1.0
     if found.mode != "mmap" or share >= SLOW_SHARE:
         return None
-    held = f"{found.gpu_gb:.1f} of {row.arena_gb:.3g} GB of experts"
+    held = f"{total(found.gpu_gb)} of {amount(row.arena_gb)} of experts"
     return (
         f"the cards hold {held} ({share:.0%}, under {SLOW_SHARE:.0%}): the rest is read from the "
         "disk, which is slow"
@@ -103,7 +104,8 @@ def _needed(row: ModelRow, ram_gib: float, held: float, fits: bool, asked: str) 
     need = row.arena_gb - held + spare
     by_rule: Mode = "resident" if ram_gib >= need else "mmap"
     mode: Mode = "resident" if asked == "resident" else "mmap" if asked == "mmap" else by_rule
-    sums = f"{row.arena_gb:.3g} - {held:.1f} + {spare:.3g} = {need:.1f} of {ram_gib:.1f} GiB"
+    parts = f"{number(row.arena_gb)} - {total(held)} GB + {number(spare)} GiB"
+    sums = compared(parts, need, ram_gib)
     where = (
         "experts that no card holds stay in RAM"
         if mode == "resident"

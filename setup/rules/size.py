@@ -11,6 +11,7 @@ from setup.models.catalogue import QWEN36_ARCHITECTURE, ModelRow, spare_gib
 from setup.rules.budget import resident_budget_gib
 from setup.rules.context import QWEN36_SMALL_CARD_GIB
 from setup.rules.low_ram import OVERHEAD_CONTEXT, low_ram
+from setup.rules.sums import amount, compared, number
 
 LARGE_RAM_GIB: Final = 60.0
 LARGE_RAM_SIZE: Final = "IQ3_XXS"
@@ -142,5 +143,5 @@ def _small_model(
     holding = [row for row in tested if ram_gib >= row.arena_gb + spare_gib(row.download_gb)]
     best = max(holding, key=lambda row: row.arena_gb, default=smallest)
     spare = spare_gib(best.download_gb)
-    sums = f"{best.arena_gb:.3g} + {spare:g} = {best.arena_gb + spare:.1f}"
-    return best, f"{best.key}: experts {sums} of {ram_gib:.1f} GiB of RAM"
+    parts = f"{amount(best.arena_gb)} + {number(spare)} GiB"
+    return best, f"{best.key}: experts {compared(parts, best.arena_gb + spare, ram_gib)}"

@@ -14,6 +14,7 @@ from setup.models.catalogue import ModelRow
 from setup.rules.cells import cell_bytes
 from setup.rules.kv import STREAM_WINDOW
 from setup.rules.low_ram import CARD_OVERHEAD_GIB
+from setup.rules.sums import AS_GIB, gigabytes
 
 MOST_RECOMMENDED: Final = 4
 LARGEST_SHARE: Final = 0.20
@@ -64,10 +65,10 @@ def parallel_reason(
     taken = (count or 2) * slot
     verdict = f"parallel {count}" if count else "parallel 0 (one at a time)"
     return (
-        f"{verdict}: the cards have {cache:.1f} GB for experts; {count or 2} slots of {slot:.2f} "
-        f"GB take {taken:.2f} (at most {LARGEST_SHARE * cache:.2f}) and leave "
-        f"{max(0.0, cache - taken):.1f} (at least {LEAST_HELD * row.arena_gb:.1f}, half of "
-        f"{row.key})"
+        f"{verdict}: the cards have {cache:.1f} GiB for experts; {count or 2} slots of "
+        f"{gigabytes(slot)} take {gigabytes(taken)} (at most {LARGEST_SHARE * cache:.2f} GiB) and "
+        f"leave {max(0.0, cache - taken):.1f} (at least {gigabytes(LEAST_HELD * row.arena_gb)}, "
+        f"half of {row.key}), {AS_GIB}"
     )
 
 
@@ -83,8 +84,8 @@ def parallel_messages(asked: int | None, recommended: int, slot: float) -> tuple
     if asked <= 1:
         return ("one request at a time, as asked",)
     return (
-        f"{asked} conversations at once, as asked: about {slot:.1f} GB each, "
-        f"{asked * slot:.1f} GB together",
+        f"{asked} conversations at once, as asked: about {gigabytes(slot, 1)} each, "
+        f"{gigabytes(asked * slot, 1)} together",
         *_warnings(asked, recommended),
     )
 
@@ -94,7 +95,7 @@ def _unasked(recommended: int, slot: float) -> str:
         return f"recommended is one request at a time: {COST}; see {GUIDE}"
     return (
         f"--parallel {recommended} serves {recommended} conversations at once, for about "
-        f"{slot:.1f} GB of a card each. It is opt-in: nothing was written; see {GUIDE}"
+        f"{gigabytes(slot, 1)} of a card each. It is opt-in: nothing was written; see {GUIDE}"
     )
 
 

@@ -61,6 +61,7 @@ QUESTIONS: tuple[Question, ...] = (
         ),
         applies=lambda s: s.answers.file is None,
         menu=models.sizes,
+        settle=models.settle_size,
     ),
     Question(
         key="keep",
@@ -122,7 +123,7 @@ QUESTIONS: tuple[Question, ...] = (
         why=conversation.why_rope,
         more=(
             "YaRN keeps near positions exact and stretches far ones. Linear stretches all alike. "
-            "Both cost quality on short texts, so a context within the trained length is better "
+            "Both cost quality on short texts, so a context that the model allows itself is better "
             "where it is enough."
         ),
         needs=("rope_scaling",),
@@ -186,7 +187,10 @@ WRITE = Question(
     key="write",
     flag="--yes or --dry-run",
     title="Write this?",
-    why=lambda s: "An older file is kept as .bak.",
+    why=lambda s: (
+        "An older file is kept as .bak. --parallel, --port, --thinking or --instruct and others "
+        "are set by flags: strata setup --help."
+    ),
     more="Nothing has been written so far. No other file than this one is touched.",
     applies=lambda s: True,
     menu=download.write,

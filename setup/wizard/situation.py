@@ -144,6 +144,17 @@ class Situation:
             capabilities=self.capabilities,
         )
 
+    def unasked(self) -> Situation:
+        """The same machine and cards with nothing said about the model: what was asked for one
+        model (a length, slots, scaling) says nothing about another."""
+        flags = Asked(gpus=self.flags.gpus, backend=self.flags.backend)
+        answers = Answers(
+            vendor=self.answers.vendor,
+            cards=self.answers.cards,
+            taken=self.answers.taken & {"vendor", "cards"},
+        )
+        return replace(self, flags=flags, answers=answers)
+
     def with_answer(self, key: str, value: Any, *, taken: bool) -> Situation:
         """With one answer more."""
         return replace(self, answers=self.answers.answered(key, value, taken=taken))

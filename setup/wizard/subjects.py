@@ -26,6 +26,12 @@ class Models:
         """The complete models on the disk, each by its first file."""
         return tuple(model.path for model in self.found if model.complete)
 
+    def named(self, name: str) -> FoundModel | None:
+        """The model on the disk whose first file has that name, with or without `.gguf`."""
+        asked = name.casefold()
+        names = (asked, f"{asked}.gguf")
+        return next((m for m in self.found if m.path.name.casefold() in names), None)
+
     def families(self) -> tuple[str, ...]:
         """Families of the catalogue, in the order of the menu."""
         return tuple(dict.fromkeys(row.family for row in self.rows))

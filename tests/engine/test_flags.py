@@ -65,7 +65,10 @@ def test_flags_of_gpus_are_taken_and_named() -> None:
         (["--spec-min-p", "1.5"], ["a number from 0 to 1"]),
         (["--spec-min-p", "nan"], ["'nan'"]),
         (["--kv", "int4"], ["int8, fp16, f32"]),
-        (["--max-context", "1"], ["from 16"]),
+        (["--max-context", "1"], ["'1'", "a number of tokens from 16"]),
+        (["--max-context", "24x"], ["'24x'", "such as 4096, 24k or 1M"]),
+        (["--max-context", "1.5k"], ["'1.5k'"]),
+        (["--max-context", "-4k"], ["'-4k'"]),
         (["--prefill", "0"], ["auto"]),
         (["--device", "tpu"], ["cpu, cuda"]),
         (["--model", ""], ["GGUF"]),
@@ -79,6 +82,15 @@ def test_refusals_name_flag_value_and_what_is_allowed(words: list[str], parts: l
         parse_engine_args(words)
     for part in parts:
         assert part in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    # k is 1024, M is 1024 * 1024.
+    [("16", 16), ("24k", 24_576), ("32K", 32_768), ("1M", 1_048_576), ("1m", 1_048_576)],
+)
+def test_a_context_may_be_said_in_thousands(text: str, tokens: int) -> None:
+    assert parse_engine_args(["--max-context", text]).max_context == tokens
 
 
 @settings(max_examples=200, deadline=None)

@@ -63,7 +63,7 @@ def test_context_is_held_to_what_the_model_knows() -> None:
     info = flash_next_sizes(train_context=4096)
     config, decisions = resolve(RunConfig(max_context=100_000), info, machine())
     assert config.max_context == 4096
-    assert "trained for 4096" in _decision(decisions, "max_context").reason
+    assert "the longest that the model allows is 4096" in _decision(decisions, "max_context").reason
 
 
 @pytest.mark.parametrize(("spec", "rows"), [(0, 1), (1, 1), (2, 2), (9, 9)])

@@ -80,6 +80,14 @@ def test_dry_run_prints_and_writes_nothing(capsys: Capture, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("text", ["2k", "2K", "2048"])
+def test_a_context_is_taken_as_the_wizard_takes_it(capsys: Capture, text: str) -> None:
+    words = ["--model", str(SMALL_MODEL), "--context", text]
+    assert json.loads(strata(capsys, "setup", *words, "--dry-run").out)["args"][1] == "2048"
+    plan = strata(capsys, "run", *words, "--plan", "--json").document
+    assert plan["config"]["max_context"] == 2048
+
+
 def test_the_json_document(capsys: Capture, tmp_path: Path) -> None:
     probe = tmp_path / "machine.json"
     probe.write_text(json.dumps(machine(gpus=(CARD,)).to_json()))
@@ -143,14 +151,17 @@ def test_a_file_in_a_folder_of_models_is_found(capsys: Capture, tmp_path: Path) 
         (["--gpu", "0", "--gpus", "0"], 1, "both given"),
         (["--gpu", "7"], 1, "there is no GPU 7"),
         (["--model", "IQ9_S"], 1, "'IQ9_S' is not a size"),
+        (["--model", "qwen36"], 1, "hint: it is a family: --family qwen36"),
+        (["--family", "IQ3_S"], 1, "hint: it is a size: --model IQ3_S"),
         (["--model", "missing.gguf"], 1, "missing.gguf does not exist"),
         (["--family", "qwem"], 1, "--family: 'qwem' is not one"),
         (["--family", "qwen", "--model", str(SMALL_MODEL)], 1, "are both given"),
         (["--family", "qwen", "--model", "IQ1_M"], 1, "'IQ1_M' is not a size of the family qwen"),
         (["--api-key", " "], 1, "--api-key is empty"),
-        (["--context", "5"], 1, "'5' is not a whole number from 16"),
+        (["--context", "5"], 1, "--context or --max-context: '5' is not a number of tokens from"),
         (["--kv", "int7"], 1, "'int7' is not one of"),
-        (["--parallel", "-1"], 1, "'-1' is not a whole number"),
+        (["--max-context", "24 kb"], 1, "'24 kb' is not a number of tokens"),
+        (["--parallel", "-1"], 1, "--slots or --parallel: '-1' is not a whole number"),
         (["--rope-scaling", "yarn", "--rope-scale", "0.5"], 1, "rope-scale is 0.5"),
         (["--kv-streaming", "maybe"], 2, "'maybe' is not one of auto, on, off"),
         (["--low-ram", "yes"], 2, "is not one of auto, on, off, resident, mmap"),
@@ -166,3 +177,41 @@ def test_a_flag_of_no_use_is_told(
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_name_of_several_families_is_told(capsys: Capture) -> None:
+    words = ["--yes", "--dry-run"]
+    ran = strata(capsys, "setup", "--model", "IQ2_XS", *words)
+    assert "note: IQ2_XS is taken as Qwen3.8-Flash-Next IQ2_XS (--family qwen)" in ran.err
+    assert "--family swift --model IQ2_XS" in ran.err
+    ran = strata(capsys, "setup", "--model", "IQ4_XS", *words)
+    assert "--family unsloth --model UD-IQ4_XS" in ran.err
+    assert "--family qwen36 --model Qwen3.6-UD-IQ4_XS" in ran.err
+    ran = strata(capsys, "setup", "--model", "IQ2_XS", "--family", "swift", *words)
+    assert "is taken as" not in ran.err
+    assert "is taken as" not in strata(capsys, "setup", "--model", "UD-Q4_K_XL", *words).err
+
+
+@pytest.mark.parametrize("name", ["mine", "Mine.GGUF"])
+def test_a_name_is_looked_up_in_the_folders_of_models(
+    capsys: Capture, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.gguf").symlink_to(SMALL_MODEL)
+    (tmp_path / "there" / "half.gguf").write_bytes(b"GGUF")
+    words = ["--models-dir", "there", "--yes", "--dry-run"]
+    ran = strata(capsys, "setup", "--model", name, *words)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["model_name"] == "mine"
+    half = strata(capsys, "setup", "--model", "half", *words)
+    assert half.code == 1
+    assert "half.gguf" in half.err.splitlines()[-1] + half.err
+
+
+def test_nothing_to_change_is_said_and_not_asked(capsys: Capture) -> None:
+    words = ["--model", str(SMALL_MODEL), "--context", "1024"]
+    assert strata(capsys, "setup", *words, "--yes").code == 0
+    # Without a terminal a question would be an error.
+    again = strata(capsys, "setup", *words)
+    assert (again.code, again.out) == (0, f"{NAME}\n")
+    assert "nothing changes" in again.err

@@ -58,7 +58,8 @@ def test_a_command_for_one_machine_writes_nothing_without_consent(
     ran = strata(capsys, "setup", *words, "--no-download", "--yes")
     assert (ran.code, ran.out) == (0, "strata-iq3_s.json\n")
     assert "the model is not there yet: models/" in ran.err
-    assert "get the model first" in ran.err
+    fetch = "strata setup --family qwen --model IQ3_S --download"
+    assert f"written; fetch it with: {fetch}" in ran.err
 
 
 def test_flags_are_kept_and_told(capsys: Capture) -> None:
@@ -76,7 +77,9 @@ def test_flags_are_kept_and_told(capsys: Capture) -> None:
     assert recommendation["kv_resident"] is None
     assert recommendation["low_ram"] == "resident"
     config = document["config"]
-    assert (config["host"], config["port"], config["api_key"]) == ("::1", 1234, "secret")
+    assert (config["host"], config["port"]) == ("::1", 1234)
+    # What is printed has no secrets.
+    assert config["api_key"] == "(not shown)"
     assert config["parallel"] == 3
     assert config["open_browser"] is False
     assert config["sampling"]["temperature"] == 0.7
@@ -103,8 +106,8 @@ def test_flags_that_contradict_each_other_are_told(capsys: Capture) -> None:
     ran = strata(capsys, "setup", *words, "--model", "Qwen3.6-UD-IQ3_S", "--yes", "--dry-run")
     assert ran.code == 1
     assert "runs on one card, 2 were named" in ran.err
-    # A table of all models is still a table.
-    assert strata(capsys, "setup", *words, "--check").code == 0
+    # A table of all models is still a table; none fits 32 GB in this version.
+    assert "nothing of what was asked about fits" in strata(capsys, "setup", *words, "--check").out
 
 
 def test_a_family_alone_takes_its_recommended_size(capsys: Capture) -> None:
@@ -116,7 +119,11 @@ def test_a_family_alone_takes_its_recommended_size(capsys: Capture) -> None:
 
 def test_check_lists_what_fits(capsys: Capture) -> None:
     ran = strata(capsys, "setup", *recorded("rtx5090-64gb"), "--check", "--json")
-    assert ran.code == 0
+    # Qwen3.6 needs 57 GB, and 90% of what is free may be used.
+    assert ran.code == (0 if ran.document["fits"] else 1)
+    assert ran.document["fits"] is any(
+        one["this_version"]["fits"] for one in ran.document["models"][1:]
+    )
     verdicts = {one["model"]: one["verdict"] for one in ran.document["models"]}
     # 62.7 GiB: the lines are 62 and 60.
     assert verdicts["IQ3_S"] == "fits"
@@ -125,7 +132,13 @@ def test_check_lists_what_fits(capsys: Capture) -> None:
     assert row["this_version"]["fits"] is False
     table = strata(capsys, "setup", *recorded("rtx5090-64gb"), "--check").out
     assert "IQ3_S" in table
-    assert len(table.splitlines()) == 1 + len(ran.document["models"])
+    heading, small, *_ = table.splitlines()
+    assert "download, GB" in heading
+    assert "RAM, GiB" in heading
+    assert small.split()[:2] == ["bundled", "strata-tiny"]
+    assert sum("GB may be used" in line or "fits" in line for line in table.splitlines()) >= len(
+        ran.document["models"]
+    )
 
 
 def test_check_fails_when_nothing_fits(capsys: Capture, tmp_path: Path) -> None:
@@ -134,16 +147,70 @@ def test_check_fails_when_nothing_fits(capsys: Capture, tmp_path: Path) -> None:
     words = ["setup", "--probe", "small.json", "--check"]
     ran = strata(capsys, *words)
     assert ran.code == 1
-    assert "nothing fits" in ran.out
+    assert "nothing of what was asked about fits this version" in ran.out
+    assert "strata-tiny, which comes with Strata, does" in ran.out
+    assert "8-bit integer" in ran.err
     assert strata(capsys, *words, "--json").document["fits"] is False
 
 
-@pytest.mark.parametrize(("size", "code"), [("IQ1_M", 0), ("IQ3_S", 1)])
-def test_check_of_one_size(capsys: Capture, size: str, code: int) -> None:
-    # 31.9 GiB, 16 GiB: IQ1_M 31.9 - 6 + 11 = 36.9 of 23.4; IQ3_S 36.9 of 50.3.
-    ran = strata(capsys, "setup", *recorded("rtx4080-32gb"), "--model", size, "--check", "--json")
+@pytest.mark.parametrize(
+    ("name", "size", "verdict", "code"),
+    [
+        # 31.9 GiB, 16 GiB: IQ1_M 31.9 - 6 + 11 = 36.9 of 23.4; IQ3_S 36.9 of 50.3.
+        ("rtx4080-32gb", "IQ1_M", "tight", 1),
+        ("rtx4080-32gb", "IQ3_S", "does not fit", 1),
+        # 103 GB of the 117 that may be used, and 186.
+        ("rtx4090-128gb", "IQ1_M", "fits", 0),
+        ("rtx4090-128gb", "IQ3_S", "fits", 1),
+    ],
+)
+def test_check_of_one_size_is_about_this_version(
+    capsys: Capture, name: str, size: str, verdict: str, code: int
+) -> None:
+    ran = strata(capsys, "setup", *recorded(name), "--model", size, "--check", "--json")
     assert ran.code == code
-    assert [one["model"] for one in ran.document["models"]] == [size]
+    assert ran.document["fits"] is (code == 0)
+    small, one = ran.document["models"]
+    assert (small["family"], small["model"]) == ("bundled", "strata-tiny")
+    assert (one["model"], one["verdict"]) == (size, verdict)
+    # The small model does not count for the exit code unless it is named.
+    assert small["this_version"]["fits"]
+
+
+def test_check_counts_what_was_asked_for(capsys: Capture) -> None:
+    words = ["setup", *recorded("rtx4090-128gb"), "--check"]
+    assert strata(capsys, *words).code == 0
+    ran = strata(capsys, *words, "--slots", "9000")
+    assert ran.code == 1
+    assert "slots fit in memory" in ran.out
+    assert "of 9000 slots" not in ran.out.splitlines()[1]
+
+
+@pytest.mark.parametrize("name", ["strata-tiny", "strata-tiny.gguf"])
+def test_check_of_the_small_model_says_what_is_cut(capsys: Capture, name: str) -> None:
+    words = ["setup", *recorded("rtx4090-128gb"), "--model", name, "--check"]
+    ran = strata(capsys, *words)
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, "fits")
+    ran = strata(capsys, *words, "--slots", "100000")
+    assert ran.code == 1
+    assert "of 100000 slots fit in memory" in ran.out
+    assert ran.out.endswith("does not fit\n")
+    assert strata(capsys, *words, "--slots", "100000", "--json").document["fits"] is False
+    ran = strata(capsys, *words, "--context", "16k")
+    assert ran.code == 0
+    assert "context 16384: the model allows 4096" in ran.out
+
+
+@pytest.mark.parametrize("flags", [["--rope-scale", "4"], ["--layer-split", "99"]])
+def test_a_table_is_not_refused_for_one_model(capsys: Capture, flags: list[str]) -> None:
+    assert strata(capsys, "setup", *recorded("rtx4090-128gb"), "--check", *flags).code == 0
+
+
+def test_a_scale_is_told_with_the_length_of_the_model_that_is_set_up(capsys: Capture) -> None:
+    words = [*recorded("rtx4090-128gb"), "--yes", "--dry-run", "--rope-scale", "4"]
+    ran = strata(capsys, "setup", *words)
+    assert ran.code == 1
+    assert "context 4096 is within the 4096 tokens that the model allows" in ran.err
 
 
 def test_check_of_a_file_is_this_versions_memory(capsys: Capture, tmp_path: Path) -> None:
@@ -164,10 +231,25 @@ def test_fit_says_the_largest_context_and_most_slots(capsys: Capture) -> None:
     assert found[1]["context"] > 0
     ran = strata(capsys, *words)
     assert ran.code == 0
+    assert ran.out.startswith("Q2_0\n")
     assert "largest context" in ran.out
+    assert "Q2_0 does not fit this version on this machine: it needs" in ran.out
     file = strata(capsys, "setup", "--model", str(SMALL_MODEL), "--fit", "--json").document["fit"]
     assert file[0]["context"] == 4096
     assert file[0]["slots"] > 1
+
+
+def test_fit_says_for_which_model_and_nothing_of_speed(capsys: Capture) -> None:
+    ran = strata(capsys, "setup", *recorded("rtx4090-128gb"), "--fit")
+    assert ran.code == 0
+    assert ran.out.startswith("strata-tiny, which is recommended here; --model names another\n")
+    assert "says nothing of speed" in ran.err
+    document = strata(capsys, "setup", *recorded("rtx4090-128gb"), "--fit", "--json").document
+    assert document["model"] == "strata-tiny"
+    ran = strata(capsys, "setup", *recorded("no-gpu-16gb"), "--fit", "--model", "IQ3_S")
+    assert ran.code == 1
+    assert "IQ3_S does not fit this version" in ran.out
+    assert "`strata setup --check` lists what fits" in ran.err
 
 
 def test_explain_has_a_table_for_each_card(capsys: Capture) -> None:

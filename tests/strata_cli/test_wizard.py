@@ -22,7 +22,9 @@ def test_from_the_first_question_to_an_answer(tmp_path: Path) -> None:
         terminal.child.sendline("strata-tiny")
         assert "2. How long may a conversation be?" in terminal.until()
         terminal.child.sendline("1k")
-        assert "3. Write this?" in terminal.until()
+        shown = terminal.until()
+        assert "3. Write this?" in shown
+        assert "--parallel, --port, --thinking or --instruct" in shown
         terminal.child.sendline("y")
         assert terminal.end() == 0
     assert f"{NAME}: written" in terminal.text
@@ -76,7 +78,7 @@ def test_wrong_answers_are_explained_and_asked_again(tmp_path: Path) -> None:
         terminal.child.sendline("2")
         terminal.answer("keep")
         terminal.answer("many")
-        assert "'many' is not a context: it goes from 512 to 262144" in terminal.until()
+        assert "'many' is not a context: it goes from 16 to 262144" in terminal.until()
         terminal.child.sendline("24k")
         terminal.answer("fp16")
         terminal.answer("no")

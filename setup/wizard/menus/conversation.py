@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from engine.errors import ConfigError
-from engine.resolve import SMALLEST_CONTEXT
+from engine.flags import LEAST_CONTEXT, read_tokens
 from setup.recommend import Recommendation
 from setup.rules.context import CONTEXTS
 from setup.rules.kv import FP16_MOST_CONTEXT, STREAM_LEAST_CONTEXT
@@ -22,7 +20,7 @@ def contexts(s: Situation) -> Menu:
     for length in sorted(lengths):
         trial = plan if length == best else s.planned(context=length)
         if _written(trial) == length:
-            why = _reason(plan, best) if length == best else _risk(plan, trial)
+            why = _reason(plan, best) + _unused(s, plan) if length == best else _risk(plan, trial)
             options.append(_context(length, why))
     return Menu(tuple(options), [option.value for option in options].index(best))
 
@@ -43,6 +41,13 @@ def _reason(plan: Recommendation, context: int) -> str:
     return next((r.partition(": ")[2] for r in plan.reasons if r.startswith(prefix)), "")
 
 
+def _unused(s: Situation, plan: Recommendation) -> str:
+    """A length that a card decides says so where no card is used."""
+    if s.backends or not plan.rule.cards:
+        return ""
+    return "; this version does not use the card, and serves as much as memory holds"
+
+
 def _risk(plan: Recommendation, trial: Recommendation) -> str:
     """The first warning that only the other context gives."""
     return next((w for w in trial.rule.warnings if w not in plan.rule.warnings), "")
@@ -56,11 +61,10 @@ def _context(length: int, why: str = "") -> Option:
 
 def read_context(s: Situation, text: str) -> Option:
     """A typed number of tokens, `24k` or `24576`; `ConfigError` names the range."""
-    found = re.fullmatch(r"(\d{1,9})\s*([kK]?)", text)
-    length = int(found[1]) * (1024 if found[2] else 1) if found else 0
-    if not SMALLEST_CONTEXT <= length <= _longest(s):
+    length = read_tokens(text) or 0
+    if not LEAST_CONTEXT <= length <= _longest(s):
         raise ConfigError(
-            f"{text!r} is not a context: it goes from {SMALLEST_CONTEXT} to {_longest(s)} tokens",
+            f"{text!r} is not a context: it goes from {LEAST_CONTEXT} to {_longest(s)} tokens",
             "type a number of an answer, or of tokens, such as 24k",
         )
     return _context(length)
@@ -74,7 +78,8 @@ def beyond_training(s: Situation) -> bool:
 def why_rope(s: Situation) -> str:
     """The factor."""
     length, trained = _length(s), s.row.train_context
-    return f"{length} tokens are {length / trained:g} times the trained length of {trained}."
+    factor = f"{length / trained:g}"
+    return f"{length} tokens are {factor} times {trained}, the longest that the model allows."
 
 
 def ropes(s: Situation) -> Menu:

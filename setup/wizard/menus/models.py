@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ConfigError, ModelFileError
+from engine.memory import WEIGHTS_IN_MEMORY, MemoryPlan
 from setup.models.catalogue import ModelRow
 from setup.rules.size import size_verdict
 from setup.wizard.answers import OWN
@@ -21,18 +23,26 @@ def why_family(s: Situation) -> str:
     found = f"By memory and cards this machine suits {row.title} {row.key}: {because}."
     if s.backends:
         return found
-    doubt = _engine_doubt(s, row)
-    return f"{found} {doubt or 'This version computes it on the processor, slowly.'}"
+    fresh = s.unasked()
+    doubt = _engine_doubt(fresh, row)
+    if not doubt:
+        return f"{found} This version computes it on the processor, slowly."
+    return f"{found} {doubt} {_that_fit(fresh)}"
+
+
+def _that_fit(s: Situation) -> str:
+    """The families that this version can hold on this machine."""
+    fitting = dict.fromkeys(row.family for row in s.rows if _memory(s, row).fits)
+    small = f"{s.models.bundled.stem}, which comes with Strata"
+    if not fitting:
+        return f"No model of the catalogue fits it here; {small}, is the one to try."
+    names = " and ".join(filter(None, (", ".join(list(fitting)[:-1]), list(fitting)[-1])))
+    return f"Of the families {names} {'fit' if len(fitting) > 1 else 'fits'} it, and {small}."
 
 
 def families(s: Situation) -> Menu:
     """The model that comes along, files on the disk, and the families of the catalogue."""
-    small = Option(
-        s.models.bundled,
-        f"{s.models.bundled.stem}, comes with Strata",
-        "Small, for trying things out: needs no download and answers on any machine.",
-        (s.models.bundled.stem,),
-    )
+    small = _small(s)
     files = tuple(_file(path) for path in s.models.files if path != s.models.bundled)
     names = tuple(dict.fromkeys(row.family for row in s.rows))
     rows = tuple(_family(s, family) for family in names)
@@ -40,6 +50,12 @@ def families(s: Situation) -> Menu:
         return Menu((small, *files, *rows))
     wanted = s.suggested()[0].family
     return Menu((*rows, *files, small), names.index(wanted))
+
+
+def _small(s: Situation, why: str = "") -> Option:
+    name = s.models.bundled.stem
+    about = "Small, for trying things out: needs no download and answers on any machine."
+    return Option(s.models.bundled, f"{name}, comes with Strata", why or about, (name,))
 
 
 def _file(path: Path) -> Option:
@@ -56,7 +72,7 @@ def _family(s: Situation, family: str) -> Option:
 
 def read_file(s: Situation, text: str) -> Option:
     """A typed path of a GGUF file; `ConfigError` when it is none that this version can run."""
-    path = Path(text.strip("\"'")).expanduser()
+    path = Path(os.path.expanduser(text.strip("\"'")))
     if text.isdigit():
         raise ConfigError(
             f"there is no answer {text}", "type a number of the list, or a path that ends in .gguf"
@@ -66,7 +82,7 @@ def read_file(s: Situation, text: str) -> Option:
             f"{text!r} is neither a family nor the path of a GGUF file",
             "type a number, or a path that ends in .gguf",
         )
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ConfigError(f"{path} is not there", "type a number, or the path of a file")
     try:
         s.models.of_file(path)
@@ -84,12 +100,30 @@ def settle_family(s: Situation, value: Any, taken: bool) -> Situation:
 
 
 def sizes(s: Situation) -> Menu:
-    """The sizes of the chosen family, each with what it needs."""
+    """The sizes of the chosen family, each with what it needs.
+
+    Recommended is the rules' size where it fits this version, else the first that does. Where none
+    does, it is the model that comes along, unless a flag names the family.
+    """
     assert s.answers.family is not None
     rows = tuple(row for row in s.models.sizes(s.answers.family) if row in s.rows)
     best, reason = s.suggested(s.answers.family)
     options = tuple(_size(s, row, reason if row == best else "") for row in rows)
-    return Menu(options, rows.index(best))
+    if s.backends:
+        return Menu(options, rows.index(best))
+    fitting = [row for row in rows if _memory(s, row).fits]
+    if fitting:
+        return Menu(options, rows.index(best if best in fitting else fitting[0]))
+    why = f"No size of {rows[0].title} fits this version on this machine; this one does."
+    menu = (*options, _small(s, why))
+    return Menu(menu, len(options) if s.answers.keep is None else rows.index(best))
+
+
+def settle_size(s: Situation, value: Any, taken: bool) -> Situation:
+    """A size, or the model that comes along in place of the family."""
+    if isinstance(value, str):
+        return s.with_answer("size", value, taken=taken)
+    return settle_family(replace(s, answers=s.answers.without("family", "keep")), value, taken)
 
 
 def _size(s: Situation, row: ModelRow, reason: str) -> Option:
@@ -117,14 +151,18 @@ def doubt(s: Situation) -> str:
     return sentence if found == "does not fit" else ""
 
 
+def _memory(s: Situation, row: ModelRow) -> MemoryPlan:
+    """Of this version's engine with what was asked for."""
+    return s.planned(s.models.of_row(row)).memory
+
+
 def _engine_doubt(s: Situation, row: ModelRow) -> str:
-    memory = s.planned(s.models.of_row(row)).memory
+    memory = _memory(s, row)
     if memory.fits:
         return ""
     return (
-        "This version computes on the processor with the whole model in memory: "
-        f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB, and {memory.available_bytes / 1e9:.0f}"
-        " GB may be used for it."
+        f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB of memory, and "
+        f"{memory.available_bytes / 1e9:.0f} GB may be used for it: {WEIGHTS_IN_MEMORY}."
     )
 
 

@@ -78,7 +78,7 @@ def test_a_split_needs_the_whole_model_in_ram(name: str, ram: float, allowed: bo
     assert found == allowed
     assert budget_split(find_row(name), find_row(name).download_gb + 24)[0]
     assert f"{ram:.1f} GiB" in why
-    assert f"{find_row(name).download_gb} + 24 = " in why
+    assert f"{find_row(name).download_gb} GB + 24 GiB = " in why
 
 
 @given(ram=st.floats(1, 2048), streamed=st.floats(0, 16))

@@ -92,7 +92,7 @@ def test_never_above_the_trained_length() -> None:
     short = replace(find_row("Q2_0"), train_context=4096)
     assert recommend_context(short, 64.0, [24], False) == (
         4096,
-        "context 4096: the length that the model was trained with",
+        "context 4096: the longest that the model allows",
     )
 
 
@@ -196,8 +196,8 @@ def test_rope_says_why() -> None:
 @pytest.mark.parametrize(
     ("context", "method", "scale", "message"),
     [
-        (262_145, "none", None, "above the trained length 262144"),
-        (524_288, "none", 2.0, "above the trained length 262144"),
+        (262_145, "none", None, "is above 262144, the longest"),
+        (524_288, "none", 2.0, "is above 262144, the longest"),
         (262_144, None, 2.0, "rope-scale 2 without a method"),
         (262_144, "none", 2.0, "rope-scale 2 without a method"),
         (262_144, "ntk", None, "allowed is none, yarn or linear"),

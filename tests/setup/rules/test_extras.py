@@ -82,7 +82,7 @@ def test_table_in_ram(name: str, ram: float, rotational: bool, value: str | None
 def test_table_says_its_sum() -> None:
     assert ple_io(find_row("Q2_0"), 96.0, True)[1] == (
         "ple-io ram: the disk turns, and RAM holds the n-gram table, "
-        "48 + 28.8 + 4 = 80.8 of 96.0 GiB"
+        "48 GiB + 28.8 GB + 4 GiB = 80.8 of 96.0 GiB, with a GB counted as a GiB"
     )
 
 

@@ -164,10 +164,12 @@ def test_off_says_what_it_risks() -> None:
 
 def test_the_reason_has_the_sum() -> None:
     assert streams("IQ3_XXS", 63.7, 131_072)[1] == (
-        "kv streaming: 32768 tokens stay on the card; RAM has 60 + 1.8 + 1 = 62.8 of 63.7 GiB"
+        "kv streaming: 32768 tokens stay on the card; RAM has 60 GiB + 1.8 GB + 1 GiB = 62.8 of "
+        "63.7 GiB, with a GB counted as a GiB"
     )
     assert streams("IQ3_S", 63.7, 131_072)[1] == (
-        "kv streaming off: too little RAM, 62 + 1.8 + 1 = 64.8 of 63.7 GiB"
+        "kv streaming off: too little RAM, 62 GiB + 1.8 GB + 1 GiB = 64.8 of 63.7 GiB, "
+        "with a GB counted as a GiB"
     )
 
 

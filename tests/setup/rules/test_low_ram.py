@@ -116,7 +116,8 @@ def test_small_models_need_no_mode() -> None:
     assert low_ram(tiny, 2.89, [], 2048, "fp16").mode == "mmap"
     assert low_ram(tiny, 2.89, [5.1], 2048, "fp16").mode == "resident"  # 2.8 beside 0.1 there
     assert low_ram(tiny, 4.0, [], 2048, "fp16").reason == (
-        "no low-memory mode: RAM holds all experts, 0.4 + 2.5 = 2.9 of 4.0 GiB"
+        "no low-memory mode: RAM holds all experts, 0.4 GB + 2.5 GiB = 2.9 of 4.0 GiB, "
+        "with a GB counted as a GiB"
     )
 
 
@@ -162,10 +163,11 @@ def test_a_choice_against_the_rule_is_told() -> None:
 def test_the_reason_has_the_sum() -> None:
     assert low_ram(find_row("Q2_0"), 31.8, [16], 32_768, "int8").reason == (
         "low memory, mmap: experts that no card holds are read from the file, "
-        "34 - 11.0 + 10 = 33.0 of 31.8 GiB"
+        "34 - 11.0 GB + 10 GiB = 33.0 of 31.8 GiB, with a GB counted as a GiB"
     )
     assert low_ram(find_row("Q2_0"), 47.0, [16], 32_768, "int8").reason == (
-        "no low-memory mode: RAM holds all experts, 34 + 10 = 44.0 of 47.0 GiB"
+        "no low-memory mode: RAM holds all experts, 34 GB + 10 GiB = 44.0 of 47.0 GiB, "
+        "with a GB counted as a GiB"
     )
 
 

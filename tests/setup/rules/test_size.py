@@ -116,7 +116,7 @@ def test_reasons_have_the_numbers() -> None:
         "IQ1_M: the first size of coder, 256.0 GiB of RAM"
     )
     assert recommend_row(ROWS, 31.3, [12], "qwen36")[1] == (
-        "Qwen3.6-UD-IQ4_XS: experts 15.2 + 10 = 25.2 of 31.3 GiB of RAM"
+        "Qwen3.6-UD-IQ4_XS: experts 15.2 GB + 10 GiB = 25.2 of 31.3 GiB, with a GB counted as a GiB"
     )
 
 

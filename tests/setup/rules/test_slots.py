@@ -207,10 +207,12 @@ def test_the_rule_holds_and_more_memory_never_hurts(
 
 def test_the_reason_has_the_sums() -> None:
     assert parallel_reason(find_row("Q2_0"), [24], 32_768, "int8", False) == (
-        "parallel 3: the cards have 19.0 GB for experts; 3 slots of 0.59 GB take 1.76 "
-        "(at most 3.80) and leave 17.2 (at least 17.0, half of Q2_0)"
+        "parallel 3: the cards have 19.0 GiB for experts; 3 slots of 0.59 GB take 1.76 GB "
+        "(at most 3.80 GiB) and leave 17.2 (at least 17.00 GB, half of Q2_0), "
+        "with a GB counted as a GiB"
     )
     assert parallel_reason(find_row("IQ3_S"), [16, 16], 32_768, "int8", False) == (
-        "parallel 0 (one at a time): the cards have 22.0 GB for experts; 2 slots of 0.59 GB take "
-        "1.17 (at most 4.40) and leave 20.8 (at least 25.1, half of IQ3_S)"
+        "parallel 0 (one at a time): the cards have 22.0 GiB for experts; 2 slots of 0.59 GB take "
+        "1.17 GB (at most 4.40 GiB) and leave 20.8 (at least 25.15 GB, half of IQ3_S), "
+        "with a GB counted as a GiB"
     )

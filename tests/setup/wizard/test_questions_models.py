@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.capabilities import THIS_VERSION
 from engine.errors import ConfigError
+from setup.asked import Asked
 from setup.models.on_disk import find_models
+from setup.wizard.menus.models import why_family
 from tests.machines import SMALL_MODEL
 from tests.setup.expected.case import machine
 from tests.setup.situations import ask, situation
@@ -52,9 +55,62 @@ def test_a_size_that_does_not_fit_is_asked_about_and_can_be_changed() -> None:
 def test_what_this_version_needs_is_a_doubt_of_its_own() -> None:
     # By RAM and card IQ3_XXS suits 64 GB; with all its weights as int8 in memory it does not.
     start = situation(machine("rtx5090-64gb"), THIS_VERSION)
-    _, person = ask(start, family="qwen", keep="keep")
+    _, person = ask(start, family="qwen", size="IQ3_XXS", keep="keep")
     assert "does not fit" in person.asking("size").options[0].label
-    assert "with the whole model in memory" in person.asking("keep").why
+    assert "keeps each weight in memory as an 8-bit integer" in person.asking("keep").why
+
+
+def test_the_default_size_fits_this_version() -> None:
+    # 60 GB or so for each size of Qwen3.6, of 117 that may be used.
+    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    end, person = ask(start, family="qwen36")
+    asking = person.asking("size")
+    assert "does not fit" not in asking.options[asking.recommended].label
+    assert end.answers.size == "Qwen3.6-UD-IQ4_XS"
+    assert "keep" not in person.keys
+
+
+def test_where_no_size_fits_the_default_is_the_model_that_comes_along() -> None:
+    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    end, person = ask(start, family="qwen")
+    asking = person.asking("size")
+    best = asking.options[asking.recommended]
+    assert best.label == "strata-tiny, comes with Strata"
+    assert best.why.startswith("No size of Qwen3.8-Flash-Next fits this version")
+    assert end.answers.file == end.models.bundled
+    assert "keep" not in person.keys
+
+
+def test_a_family_that_a_flag_names_keeps_its_size() -> None:
+    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    named = replace(start, answers=replace(start.answers, family="qwen", keep="keep"))
+    end, _ = ask(named)
+    assert end.answers.size == "IQ3_XXS"
+
+
+def test_what_does_fit_this_version_is_named_beside_what_does_not() -> None:
+    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    # 186 GB for Flash-Next, 103 for IQ1_M and 57 for Qwen3.6, of 117.
+    why = person.asking("family").why
+    assert "IQ3_XXS needs 186 GB of memory, and 117 GB may be used" in why
+    assert "Of the families coder, qwen36, ornith and huihui fit it, and strata-tiny" in why
+    _, person = ask(situation(machine("no-gpu-16gb"), THIS_VERSION))
+    assert "No model of the catalogue fits it here; strata-tiny" in person.asking("family").why
+
+
+def test_what_is_asked_of_one_model_is_not_counted_for_another() -> None:
+    flags = Asked(context=4096, parallel=4096, rope_scale=4.0)
+    start = situation(machine("rtx4090-128gb"), THIS_VERSION, flags)
+    plain = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    assert why_family(start) == why_family(plain)
+
+
+def test_a_card_that_is_not_used_is_said_to_be_so() -> None:
+    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION), family="qwen36")
+    asking = person.asking("context")
+    why = asking.options[asking.recommended].why
+    assert why.startswith("the smallest card has 24")
+    assert "this version does not use the card" in why
 
 
 def test_a_family_of_one_size_is_not_asked_for_it() -> None:
