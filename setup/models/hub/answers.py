@@ -36,7 +36,10 @@ def transport(host: str) -> Iterator[None]:
         if isinstance(error.__context__, httpx.InvalidURL):
             raise _of_no_use(host, error) from None
         said = shown(error) or type(error).__name__
-        raise TransientError(f"{host}: the connection failed: {said}") from None
+        what = (
+            "the proxy refuses" if isinstance(error, httpx.ProxyError) else "the connection failed"
+        )
+        raise TransientError(f"{host}: {what}: {said}") from None
 
 
 def bad_answer(host: str, what: str) -> ConfigError:
@@ -62,6 +65,11 @@ def check_status(response: httpx.Response, what: str, endpoint: Endpoint) -> Non
         raise TransientError(f"{host}: the hub's permission is refused ({status})")
     if status in (401, 403):
         raise _refused(response, what, bool(endpoint.token))
+    if status == 407:
+        raise ConfigError(
+            f"{what}: the proxy on the way to {host} wants a login (407)",
+            "set HTTP_PROXY and HTTPS_PROXY to an address with name and password, or NO_PROXY",
+        )
     if status == 429:
         raise TransientError(f"{host}: too many requests (429)", _asked_pause(response))
     if status == 408 or status >= 500:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -120,6 +122,22 @@ def test_ctrl_c_leaves_the_part_for_the_next_run(case: Case) -> None:
     case.run()
     case.assert_whole()
     assert case.hub.bytes_asked(FIRST) == [None, stopped]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to threads")
+def test_a_real_ctrl_c_while_waiting_for_bytes_keeps_the_part(case: Case) -> None:
+    """The signal comes after 1,000 bytes, while the second answer is awaited."""
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    case.hub.faults = [Fault(cut=1_000), Fault(before=interrupt, stall_s=0.2)]
+    with pytest.raises(KeyboardInterrupt):
+        case.run()
+    assert part_path(case.folder / FIRST).stat().st_size == 1_000
+    case.run()
+    case.assert_whole()
+    assert case.hub.bytes_asked(FIRST) == [None, 1_000, 1_000]
 
 
 def test_a_slow_start_is_no_stall(case: Case) -> None:

@@ -262,6 +262,20 @@ def test_a_proxy_is_used(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.assert_whole()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "words"), [("http", "wants a login (407)"), ("https", "the proxy refuses: 501")]
+)
+def test_a_proxy_that_refuses_is_told_from_the_hub(
+    case: Case, monkeypatch: pytest.MonkeyPatch, scheme: str, words: str
+) -> None:
+    """The server here knows no tunnels, which https needs."""
+    monkeypatch.setenv(f"{scheme.upper()}_PROXY", case.hub.endpoint)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    case.hub.tree_faults = [Fault(status=407)]
+    error = case.refused("mirror.invalid", words, HF_ENDPOINT=f"{scheme}://mirror.invalid")
+    assert scheme == "https" or "HTTP_PROXY" in error.hint
+
+
 @pytest.mark.parametrize("proxy", ["odd://me:geheim@h", "http://h:x", "http://[geheim", "geheim h"])
 def test_a_proxy_of_no_use_is_named_and_not_shown(
     case: Case, monkeypatch: pytest.MonkeyPatch, proxy: str
