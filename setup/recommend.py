@@ -12,7 +12,7 @@ from engine.capabilities import THIS_VERSION, Capabilities
 from engine.card_memory import CardPlan
 from engine.config import Decision, RunConfig
 from engine.hardware import Hardware
-from engine.memory import MemoryPlan
+from engine.memory import WEIGHTS_IN_MEMORY, MemoryPlan
 from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
 from setup.asked import Asked
@@ -106,6 +106,7 @@ def recommend(
         reasons=(
             *choice.reasons,
             *((placed.auto.sentence,) if placed.auto else ()),
+            *_unused_cards(choice, taken),
             *_engine_reasons(plan),
             *_calibrated(calibration),
         ),
@@ -198,6 +199,14 @@ def _portable(subject: Subject, folder: Path) -> str:
     return str(model.relative_to(folder)) if model.is_relative_to(folder) else str(model)
 
 
+def _unused_cards(choice: RuleChoice, taken: Written) -> tuple[str, ...]:
+    """Rules count with cards that this version does not use: their sums say so."""
+    if not choice.cards or "backend" in taken.config:
+        return ()
+    names = " and ".join(dict.fromkeys(card.name for card in choice.cards))
+    return (f"cards: the rules above count with {names}, which this version does not use",)
+
+
 _TOLD = ("device", "max_context", "slots", "mtp")
 
 
@@ -226,8 +235,8 @@ def _memory_notes(plan: Plan) -> tuple[str, ...]:
     needed, there = plan.memory.total_bytes / 1e9, plan.memory.available_bytes / 1e9
     if not plan.memory.fits:
         return (
-            f"this version computes on the CPU with the whole model in memory: it would need "
-            f"{needed:.1f} GB, and {there:.1f} GB may be used",
+            f"the model would need {needed:.1f} GB, and {there:.1f} GB may be used: "
+            f"{WEIGHTS_IN_MEMORY}",
         )
     return tuple(
         f"{name} {d.asked} is kept, the engine serves {d.value}: {d.reason}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.flags import flag_for, parse_engine_args
+from engine.memory import WEIGHTS_IN_MEMORY
 from strata_cli.folder import here
 from strata_cli.options import told_names
 
@@ -37,9 +38,8 @@ class Chosen:
         if needed <= there:
             return
         raise ConfigError(
-            f"{self.plan.config.model.name} needs {needed / 1e9:.1f} GB of memory in this version, "
-            f"which computes on the CPU with the whole model in memory; this machine has "
-            f"{there / 1e9:.1f} GB",
+            f"{self.plan.config.model.name} needs {needed / 1e9:.1f} GB of memory, this machine "
+            f"has {there / 1e9:.1f} GB: {WEIGHTS_IN_MEMORY}",
             "choose a smaller model: `strata setup --check` says what fits",
         )
 
