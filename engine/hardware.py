@@ -131,7 +131,7 @@ class Hardware:
         record = _mapping(data, "the recording")
         gpus = record.get("gpus", [])
         if not isinstance(gpus, list):
-            raise ConfigError(f"recorded hardware: gpus is {gpus!r}, not a list")
+            raise ConfigError(f"recorded hardware: gpus is {gpus!r:.80}, not a list")
         if len(gpus) > MOST_GPUS:
             raise ConfigError(
                 f"recorded hardware: gpus has {len(gpus)} cards, {MOST_GPUS} are the most",
@@ -180,7 +180,7 @@ def _typed(cls: type, data: object, where: str, skip: tuple[str, ...] = ()) -> d
         value = record.get(field.name)
         if not _TYPES[str(field.type)](value):
             raise ConfigError(
-                f"recorded hardware: {where}{field.name} is {value!r}, "
+                f"recorded hardware: {where}{field.name} is {value!r:.80}, "
                 f"not {_WORDS[str(field.type)]}",
                 "record a machine with `strata setup --save-probe FILE`",
             )

@@ -69,6 +69,8 @@ class Console:
         for row in rows:
             table.add_row(*(Text(line(cell)) for cell in row))
         out = sys.stdout if result else sys.stderr
+        if out is None:
+            return
         # Off a terminal a line is as long as it needs to be: it is read by programs.
         width = None if out.isatty() else 200
         rich = RichConsole(file=out, highlight=False, soft_wrap=False, width=width)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from engine.errors import ConfigError
 from setup.wizard.question import Asking, Option
+from strata_cli.printable import line
 
 _INDENT = 3
 _WIDEST = 100
@@ -87,10 +88,10 @@ class Wizard:
     def _lines(self, text: str, indent: int, *, hang: int = 0, style: str = "") -> None:
         """Prints `text` in lines of the terminal's width, the later ones `hang` further in."""
         width = max(20, min(self._out.width, _WIDEST) - indent)
-        for line in textwrap.wrap(
-            text, width, subsequent_indent=" " * hang, break_on_hyphens=False
+        for row in textwrap.wrap(
+            line(text), width, subsequent_indent=" " * hang, break_on_hyphens=False
         ):
-            self._out.print(Text(" " * indent + line, style=style), soft_wrap=True)
+            self._out.print(Text(" " * indent + row, style=style), soft_wrap=True)
 
 
 def _prompt(asking: Asking) -> str:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from setup.config.args import flag_name, flag_pairs
-from setup.config.keys import KEYS_BY_NAME, OWNED
-from setup.config.merge_notes import dropped_notes, kept_notes, replaced_notes
+from setup.config.earlier import LEARNED, read_earlier
+from setup.config.keys import OWNED
+from setup.config.merge_notes import broken_notes, dropped_notes, kept_notes, replaced_notes
+from setup.config.sound import sound_values
 
 _OWN_ENTRIES = {
     "env": frozenset({"STRATA_HIPBLASLT_TUNING", "STRATA_RESIDENT_PIN"}),
     "vision": frozenset({"exe", "mmproj", "model", "gpu", "max_tokens", "threads"}),
 }
 """Entries of objects that setup writes itself."""
-_KEPT_FLAGS = frozenset({"--expert-profile", "--expert-profile-save"})
-"""Flags whose files hold what was learned on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,24 @@ class Merged:
         return (*self.dropped, *self.replaced, *self.kept)
 
 
-def merge(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> Merged:
-    """`new` over `old`. `folder` is the config's: paths in `args` count from it.
+def merge(
+    old: Mapping[str, Any], new: Mapping[str, Any], folder: Path, where: str = "the config"
+) -> Merged:
+    """`new` over `old`. `folder` is the config's: paths in `args` count from it; `where` names it.
 
-    What `new` says holds. Keys that setup owns and `new` does not have go. Every other key stays,
-    `host`, `port`, `api_key` and `log` too, as do entries of `env` and `vision` that are not
-    setup's own, and flags for files of learned routing. Other flags that stand in the old `args`
-    alone are dropped, by name and value. A value that `run` would refuse goes, whoever says it. A
-    second merge changes nothing.
+    What `new` says holds, its `args` too: `recommend` keeps what stays of the old ones. Keys that
+    setup owns and `new` does not have go. Every other key stays, `host`, `port`, `api_key` and
+    `log` too, as do entries of `env` and `vision` that are not setup's own, and flags for files of
+    learned routing. A value that `run` would refuse goes, in the words of `run`. A second merge
+    changes nothing.
     """
-    new = {name: value for name, value in new.items() if _is_sound(name, value)}
-    lost = [name for name, value in old.items() if name not in new and not _stays(name, value)]
+    sound = sound_values(old, where)
+    broken = broken_notes(sound.faults, new)
+    old, dropped_flags = sound.values, read_earlier(sound.values, where).faults
+    new = sound_values(new, where).values
+    lost = [name for name in old if name not in new and name in OWNED]
     objects = {
-        name: _inner(name, old[name], new.get(name), folder)
-        for name in _OWN_ENTRIES
-        if name in old and KEYS_BY_NAME[name].check(old[name])
+        name: _inner(name, old[name], new.get(name), folder) for name in _OWN_ENTRIES if name in old
     }
     rest = {n: v for n, v in old.items() if n not in new and n not in lost and n not in objects}
     config = {**new, **rest, **{name: value for name, value in objects.items() if value}}
@@ -59,19 +62,21 @@ def merge(old: Mapping[str, Any], new: Mapping[str, Any], folder: Path) -> Merge
     return Merged(
         config=config,
         kept=kept_notes(old, config, learned),
-        replaced=replaced_notes(old, config),
-        dropped=dropped_notes(old, config),
+        replaced=replaced_notes(old, config, dropped_flags),
+        dropped=(*broken, *dropped_notes(old, config, dropped_flags)),
     )
 
 
-def _stays(name: str, value: Any) -> bool:
-    """Whether a key that the new config does not have is kept: the user's, and of use."""
-    return name not in OWNED and _is_sound(name, value)
-
-
-def _is_sound(name: str, value: Any) -> bool:
-    """Whether `run` would take it. What setup takes over from an old config may not be."""
-    return name not in KEYS_BY_NAME or KEYS_BY_NAME[name].check(value)
+def start_again(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Merged:
+    """`new` alone, and what it changes and drops of `old`."""
+    sound = sound_values(old, where)
+    faults = read_earlier(sound.values, where).faults
+    return Merged(
+        config=new,
+        kept=(),
+        replaced=replaced_notes(sound.values, new, faults),
+        dropped=(*broken_notes(sound.faults, new), *dropped_notes(sound.values, new, faults)),
+    )
 
 
 def _inner(
@@ -98,7 +103,7 @@ def _learned(
     return tuple(
         pair
         for pair in flag_pairs(old)
-        if pair[0] in _KEPT_FLAGS - there
+        if pair[0] in LEARNED - there
         and len(pair) == 2
         and (pair[0] != "--expert-profile" or _is_file(folder, pair[1]))
     )
