@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,7 @@ def _chosen(folder: Path, endpoint: str, download: bool) -> Situation:
 def test_the_config_names_the_file_that_came(tmp_path: Path, capsys: Capture) -> None:
     with hub_server(HubFiles(model_files())) as hub:
         chosen = _chosen(tmp_path, hub.endpoint, download=True)
-        drafted = draft(chosen)
+        drafted = draft(chosen, CHOICE)
         get_model(chosen, Console())
         write(drafted, Console())
     model = tmp_path / str(drafted.document["config"]["model"])
@@ -65,13 +66,25 @@ def test_the_config_names_the_file_that_came(tmp_path: Path, capsys: Capture) ->
 def test_without_consent_nothing_is_asked_of_the_hub(tmp_path: Path, capsys: Capture) -> None:
     with hub_server(HubFiles(model_files())) as hub:
         chosen = _chosen(tmp_path, hub.endpoint, download=False)
-        drafted = draft(chosen)
+        drafted = draft(chosen, CHOICE)
         show_draft(drafted, CHOICE, Console())
         get_model(chosen, Console())
         assert hub.asked == []
-    assert not drafted.can_start
+    assert drafted.next_step.startswith("fetch it with: strata setup --family ")
     assert "the model is not there yet" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_download_tells_is_in_the_document(tmp_path: Path, capsys: Capture) -> None:
+    """The pinned revision is gone: that is told, and kept where -q keeps stderr silent."""
+    console = Console(json=True, quiet=True)
+    with hub_server(HubFiles(model_files(), revisions=("main",))) as hub:
+        chosen = _chosen(tmp_path, hub.endpoint, download=True)
+        drafted = draft(chosen, CHOICE)
+        write(drafted, console, get_model(chosen, console))
+    *before, told = json.loads(capsys.readouterr().out)["notes"]
+    assert before == list(drafted.document["notes"])
+    assert "no longer has revision aaaaaaaaaaaa" in told
 
 
 def test_a_failed_download_writes_no_config(tmp_path: Path) -> None:
