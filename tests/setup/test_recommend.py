@@ -196,3 +196,21 @@ def test_the_oldest_cards_are_written_with_their_toolkit() -> None:
         capabilities=EVERYTHING,
     )
     assert (found.config["backend"], found.config["cuda"]) == ("cuda", 12)
+
+
+def test_a_card_that_no_rule_of_this_version_uses_is_named_as_idle() -> None:
+    subject = Subject(find_row("Q2_0"), info_of(find_row("Q2_0")), None)
+    here = recommend(subject, recorded("rtx4090-128gb"), Asked(), Path("/"))
+    assert any("which this version does not use" in reason for reason in here.reasons)
+    both = recommend(
+        subject, recorded("rtx4090-128gb"), Asked(), Path("/"), capabilities=EVERYTHING
+    )
+    assert not any("does not use" in reason for reason in both.reasons)
+    without = recommend(subject, recorded("no-gpu-16gb"), Asked(), Path("/"))
+    assert not any("does not use" in reason for reason in without.reasons)
+
+
+def test_what_does_not_fit_is_told_with_the_reason_why_it_is_more_than_the_file() -> None:
+    subject = Subject(find_row("Q2_0"), info_of(find_row("Q2_0")), None)
+    notes = recommend(subject, recorded("no-gpu-16gb"), Asked(), Path("/")).notes
+    assert any("each weight in memory as an 8-bit integer" in note for note in notes)
