@@ -46,11 +46,14 @@ class Chosen:
 
 def engine_flags(*, engine_args: str | None = None, **said: Any) -> RunConfig:
     """What a command's flags ask of the engine; named flags win over `--engine-args`."""
+    from setup.config.secrets import shown_words
+
     checked = {name: _checked(name, value) for name, value in said.items() if value is not None}
     try:
         words = shlex.split(engine_args or "")
     except ValueError as error:
-        raise ConfigError(f"--engine-args: {engine_args!r}: {error}") from None
+        said = " ".join(shown_words((engine_args or "").split()))
+        raise ConfigError(f"--engine-args: {said!r}: {error}") from None
     return RunConfig(**checked).over(parse_engine_args(words, "--engine-args:"))
 
 

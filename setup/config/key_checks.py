@@ -100,4 +100,4 @@ def one_of(*names: Any) -> Check:
 
 
 def _has_control(value: str) -> bool:
-    return any(character < " " or character == "\x7f" for character in value)
+    return any(character < " " or "\x7f" <= character <= "\x9f" for character in value)

@@ -29,7 +29,7 @@ def kept_notes(
     names = [name for name in same if name not in _FLAGS]
     return (
         *flags,
-        *([f"kept as they are: {', '.join(names)}"] if names else []),
+        *([f"kept as they are: {_first(names)}"] if names else []),
         *(f"engine flag {shown_pair(pair)} is kept" for pair in learned),
     )
 
@@ -117,6 +117,12 @@ def dropped_notes(
 def _lost(name: str, value: Any) -> str:
     why = ": setup chooses it anew" if name in OWNED else ""
     return f"{_said(name, value)} of the old config is not kept{why}"
+
+
+def _first(names: Sequence[str], most: int = 20) -> str:
+    """The names, as many as anybody reads."""
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more])
 
 
 def _said(name: str, value: Any) -> str:

@@ -125,3 +125,10 @@ def test_errors_do_not_show_them(tmp_path: Path, value: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         read_config(path)
     assert SECRET not in raised.value.message + raised.value.hint
+
+
+def test_very_many_kept_keys_are_counted() -> None:
+    old = {f"mine{number}": number for number in range(1000)}
+    (sentence,) = merge(old, {"model": "m.gguf"}, Path("/nowhere")).kept
+    assert sentence.startswith("kept as they are: mine0, mine1, ")
+    assert sentence.endswith("mine19, 980 more")
