@@ -27,8 +27,8 @@ This file is written by `make docs` from the program itself.
 stdout is the result; progress, notes and errors go to stderr. `--json` prints exactly one JSON
 document on stdout (`strata run`: the plan, before it serves). Secrets, such as `api_key` and tokens
 in `env`, are printed as `(not shown)`, in `--json` and `--dry-run`, too: only the file has them.
-Control characters in names are printed as escapes such as `\\x1b`. Exit codes: 0 done, 1 something that
-you can fix or a check that found a difference, 2 wrong usage, 130 interrupted. `NO_COLOR` is
+Control characters in names are printed as escapes such as `\\x1b`. Exit codes: 0 done, 1 something
+that you can fix or a check that found a difference, 2 wrong usage, 130 interrupted. `NO_COLOR` is
 honoured.
 """
 
