@@ -53,7 +53,7 @@ QUESTIONS: tuple[Question, ...] = (
         key="size",
         flag="--model",
         title="Which size?",
-        why=lambda s: "More bits for a weight mean better answers and a larger file.",
+        why=models.why_size,
         more=(
             "The first number is the download, and RAM is what the machine should have. A size "
             "that is called tight runs, but leaves little to other programs. Low memory means "

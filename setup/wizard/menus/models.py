@@ -141,14 +141,24 @@ def _verdict(s: Situation, row: ModelRow) -> tuple[str, str]:
     if s.backends:
         found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
         return found, f"{sentence}."
-    doubt = _engine_doubt(s, row)
-    return ("does not fit", doubt) if doubt else ("fits", "")
+    memory = _memory(s, row)
+    return ("fits", "") if memory.fits else ("does not fit", f"{_need(row, memory)}.")
 
 
 def doubt(s: Situation) -> str:
     """Why the chosen size may be too large; empty when it is not."""
+    if not s.backends:
+        return _engine_doubt(s, s.row)
     found, sentence = _verdict(s, s.row)
     return sentence if found == "does not fit" else ""
+
+
+def why_size(s: Situation) -> str:
+    """What sizes differ in, and why that is not memory where one does not fit this version."""
+    bits = "More bits for a weight mean better answers and a larger file."
+    if s.backends or all(_memory(s, row).fits for row in s.models.sizes(s.answers.family or "")):
+        return bits
+    return f"{bits} {WEIGHTS_IN_MEMORY[:1].upper()}{WEIGHTS_IN_MEMORY[1:]}."
 
 
 def _memory(s: Situation, row: ModelRow) -> MemoryPlan:
@@ -160,10 +170,12 @@ def _engine_doubt(s: Situation, row: ModelRow) -> str:
     memory = _memory(s, row)
     if memory.fits:
         return ""
-    return (
-        f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB of memory, and "
-        f"{memory.available_bytes / 1e9:.0f} GB may be used for it: {WEIGHTS_IN_MEMORY}."
-    )
+    return f"{_need(row, memory)}: {WEIGHTS_IN_MEMORY}."
+
+
+def _need(row: ModelRow, memory: MemoryPlan) -> str:
+    there = f"{memory.available_bytes / 1e9:.0f} GB may be used for it"
+    return f"{row.key} needs {memory.total_bytes / 1e9:.0f} GB of memory, and {there}"
 
 
 def keep(s: Situation) -> Menu:

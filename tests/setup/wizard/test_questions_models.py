@@ -56,7 +56,11 @@ def test_what_this_version_needs_is_a_doubt_of_its_own() -> None:
     # By RAM and card IQ3_XXS suits 64 GB; with all its weights as int8 in memory it does not.
     start = situation(machine("rtx5090-64gb"), THIS_VERSION)
     _, person = ask(start, family="qwen", size="IQ3_XXS", keep="keep")
-    assert "does not fit" in person.asking("size").options[0].label
+    size = person.asking("size")
+    assert "does not fit" in size.options[0].label
+    # The reason stands once, not beside every size.
+    assert size.why.count("8-bit integer") == 1
+    assert not any("8-bit integer" in option.why for option in size.options)
     assert "keeps each weight in memory as an 8-bit integer" in person.asking("keep").why
 
 
@@ -111,6 +115,10 @@ def test_a_card_that_is_not_used_is_said_to_be_so() -> None:
     why = asking.options[asking.recommended].why
     assert why.startswith("the smallest card has 24")
     assert "this version does not use the card" in why
+    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    asking = person.asking("context")
+    # No card decides that length.
+    assert "card" not in asking.options[asking.recommended].why
 
 
 def test_a_family_of_one_size_is_not_asked_for_it() -> None:
