@@ -52,8 +52,8 @@ def engine_flags(*, engine_args: str | None = None, **said: Any) -> RunConfig:
     try:
         words = shlex.split(engine_args or "")
     except ValueError as error:
-        said = " ".join(shown_words((engine_args or "").split()))
-        raise ConfigError(f"--engine-args: {said!r}: {error}") from None
+        told = " ".join(shown_words((engine_args or "").split()))
+        raise ConfigError(f"--engine-args: {told!r}: {error}") from None
     return RunConfig(**checked).over(parse_engine_args(words, "--engine-args:"))
 
 
