@@ -65,25 +65,28 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
     UNIT: tl.constexpr = tl.int32 if ASM else tl.int8
     words = tile.to(tl.pointer_type(tl.int32))
     units = tile.to(tl.pointer_type(UNIT))
-    # Axes: outputs, segments, rows, units. The compiler lays the threads of a warp along the first,
-    # warps along the second; the others stay in a thread.
-    n = tl.arange(0, B)[:, None, None]
+    # Axes: segments (a warp each), outputs (over the threads of a warp), rows and units (in a
+    # thread). Planes are loaded as [S, B * W], which leaves the compiler no other way to lay them.
+    n = tl.arange(0, B)[None, :, None]
     unit = tl.arange(0, W)[None, None, None, :]
-    at = n[:, :, :, None] * W + unit
+    at = tl.arange(0, B * W)[None, :]
     r = tl.minimum(row + tl.arange(0, R), rows - 1).to(tl.int64)[None, None, :] * (SEGMENTS * 16)
     total = tl.zeros([B * R], tl.float32)
     for first in range(0, SEGMENTS, S):
-        g = (first + tl.arange(0, S)[None, :, None]) * 16
-        low, high = unpack.planes(units, g[:, :, :, None], at, FORM, B, W, ALL)
+        g2 = (first + tl.arange(0, S))[:, None] * 16
+        g = g2[:, :, None]
+        low, high = unpack.planes(units, g2, at, FORM, B, W, ALL)
         m, d = unpack.numbers(words, g, n, FORM, False, B, ALL)
         mm, dm = m, d
         if FORM.minimum:
             mm, dm = unpack.numbers(words, g, n, FORM, True, B, ALL)
         # Without it the compiler moves every load down to its use, and nothing is in flight.
         tl.debug_barrier()
-        acc = tl.zeros([B, S, R], tl.float32)
+        acc = tl.zeros([S, B, R], tl.float32)
         for i in tl.static_range(UNROLLED):
             lo, hi = unpack.codes(low, high, i, FORM, W, ASM)
+            lo = tl.reshape(lo, [S, B, 1, W])
+            hi = tl.reshape(hi, [S, B, 1, W])
             ok = g + i < FORM.groups
             group = r + g + i
             x = CODES.to(tl.pointer_type(UNIT)) + group[:, :, :, None] * (2 * W) + unit
@@ -94,8 +97,7 @@ def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, 
             sums = (info >> 32).to(tl.int32)
             s0 = (sums << 16) >> 16
             acc = acc + term(d0, d1, xs, s0, sums >> 16, i, m, d, mm, dm, FORM)
-        parts = tl.reshape(tl.permute(acc, (1, 0, 2)), [S, B * R])
-        total = lanes.add_in_order(total, parts, B * R, LEVELS)
+        total = lanes.add_in_order(total, tl.reshape(acc, [S, B * R]), B * R, LEVELS)
     return tl.reshape(total, [B, R])
 
 
