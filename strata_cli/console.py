@@ -38,7 +38,10 @@ class Console:
     def result(self, text: str = "", end: str = "\n") -> None:
         """A line (or, with another `end`, a piece) of the result, for people."""
         if not self.json:
-            write(sys.stdout, _said(text, end))
+            out = sys.stdout
+            # A program or a file gets an answer as the model gave it.
+            is_exact = end != "\n" and out is not None and not out.isatty()
+            write(out, text + end if is_exact else _said(text, end))
 
     def config(self, value: Any) -> None:
         """A JSON text as the result, for people."""

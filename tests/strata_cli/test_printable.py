@@ -44,6 +44,8 @@ def test_a_line_is_one_line_that_utf8_takes(text: str) -> None:
 
 @given(ANY, st.sampled_from(["utf-8", "ascii", "latin-1"]))
 def test_json_stays_json_in_every_encoding(text: str, encoding: str) -> None:
+    # Two halves beside each other are one character to JSON.
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     said = json_text({"name": text, text: [1]}, encoding)
     assert json.loads(said.encode(encoding).decode(encoding)) == {"name": text, text: [1]} | (
         {"name": [1]} if text == "name" else {}
@@ -63,9 +65,15 @@ def test_a_table_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -
     assert "\\x1b[31mX\\ud800" in capsys.readouterr().out
 
 
-def test_pieces_of_an_answer_keep_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("terminal", "shown"), [(True, "a\n\n b\\x1b"), (False, "a\n\n b\x1b")])
+def test_an_answer_keeps_its_lines_and_off_a_terminal_every_character(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, shown: str
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", out)
     Console().result("a\n\n b\x1b", end="")
-    assert capsys.readouterr().out == "a\n\n b\\x1b"
+    assert out.getvalue() == shown
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
