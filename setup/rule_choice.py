@@ -78,6 +78,8 @@ class Case:
     """The config that is there."""
     environment: Mapping[str, str]
     """`STRATA_*` of the process and, over them, of that config."""
+    stays: frozenset[str] = frozenset()
+    """Fields of `asked` that this run did not say: they come from that config."""
 
 
 def choose(case: Case) -> RuleChoice:
@@ -141,6 +143,8 @@ def _memory(case: Case, cards: tuple[Gpu, ...]) -> _Memory:
     needed = low_ram(row, ram, owned, 0, "int8", low, images=images).needed
     context, context_reason = _context(case, sizes, needed)
     kv, kv_reason = recommend_kv(context, asked.kv)
+    if "kv" in case.stays:
+        kv_reason = kv_reason.replace("as asked", "as it was set before")
     scaling = rope(context, row.train_context, asked.rope_scaling, asked.rope_scale)
     mode = low_ram(row, ram, owned, context, kv, low, images=images)
     resident, streaming_reason = kv_streaming(
@@ -192,7 +196,8 @@ def _context(case: Case, sizes: tuple[float, ...], low: bool) -> tuple[int, str]
     asked = case.asked.context
     if asked is None or asked == found:
         return found, reason
-    return asked, f"context {asked}: as asked; recommended is {reason.removeprefix('context ')}"
+    why = "as it was set before" if "context" in case.stays else "as asked"
+    return asked, f"context {asked}: {why}; recommended is {reason.removeprefix('context ')}"
 
 
 def _budget(

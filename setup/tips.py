@@ -59,7 +59,7 @@ def tips(
     found = (
         *always,
         *(tip for feature, tip in with_feature if tip and capabilities.has(feature)),
-        *_parallel(row, choice, asked),
+        *(_parallel(row, choice, asked) if backend and capabilities.has(backend) else ()),
     )
     return tuple(sentence for sentence in found if sentence)
 

@@ -15,6 +15,7 @@ from engine.hardware import Hardware
 from setup.config.text import read_json
 from setup.config.write import write_config
 
+_AGAIN = "mend it, or remove it and calibrate again"
 SETTINGS = ("spec", "spec_min_p", "prefill")
 """Engine settings that a calibration may change."""
 
@@ -44,6 +45,8 @@ class Calibration:
 
     gained: tuple[Gained, ...]
     date: str
+    measured_now: bool = False
+    """By this run, not an earlier one."""
 
 
 def settings_path(environment: Mapping[str, str], home: Path) -> Path:
@@ -64,7 +67,7 @@ def load_calibration(path: Path, key: str) -> Calibration | None:
     """What was found for `key`; `None` when nothing was. A damaged file is a `ConfigError`."""
     if not path.exists():
         return None
-    record = _calibrations(path, read_json(path)).get(key)
+    record = _calibrations(path, read_json(path, _AGAIN)).get(key)
     if record is None:
         return None
     try:
@@ -83,7 +86,7 @@ def load_calibration(path: Path, key: str) -> Calibration | None:
 
 def save_calibration(path: Path, key: str, found: Calibration) -> None:
     """Adds or replaces one calibration; everything else in the file stays."""
-    record = read_json(path) if path.exists() else {}
+    record = read_json(path, _AGAIN) if path.exists() else {}
     settings = {one.setting: {"value": one.value, "gain": one.gain} for one in found.gained}
     calibrations = {
         **_calibrations(path, record),

@@ -64,7 +64,42 @@ def written(
         config["sampling"] = SAMPLING[asked.sampling]
     if asked.open_browser is not None:
         config["open_browser"] = asked.open_browser
-    return Written(config, args, kv, env, (*kv_note, *left))
+    return Written(config, args, kv, env, (*kv_note, *left, *_without_effect(row, choice, asked)))
+
+
+def _without_effect(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
+    """What was asked for and no rule has a use for, so that no wish was made of it."""
+    cards = len(choice.cards)
+    budget = "is spread over cards without a budget" if row.budget else "has no budget of memory"
+    off = (reason for reason in choice.reasons if reason.startswith("kv streaming off: "))
+    low = asked.low_ram if asked.low_ram in ("on", "resident", "mmap") else None
+    streaming = asked.kv_streaming if asked.kv_streaming == "on" else None
+    said: tuple[tuple[str, object, bool, str], ...] = (
+        (
+            "--resident-budget-gib",
+            asked.resident_budget_gib,
+            choice.resident_budget_gib is not None,
+            f"{row.key} {budget}",
+        ),
+        (
+            "--low-ram",
+            low,
+            cards > 0 and choice.low_ram.mode is not None,
+            choice.low_ram.reason if cards else "it is about experts beside those on a card",
+        ),
+        (
+            "--kv-streaming",
+            streaming,
+            cards > 0 and choice.streaming,
+            next(off, "").removeprefix("kv streaming off: ") if cards else "no card is used",
+        ),
+        ("--layer-split", asked.layer_split, cards > 1, "it takes two cards or more"),
+    )
+    return tuple(
+        f"{flag} {value}: {why}"
+        for flag, value, used, why in said
+        if value is not None and not used
+    )
 
 
 def _kv(kv: str, capabilities: Capabilities) -> tuple[str, tuple[str, ...]]:

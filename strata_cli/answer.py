@@ -68,6 +68,8 @@ def answer_once(
                 console.detail(event.text, end="")
     console.result()
     assert finished is not None
+    if finished.finish == "length" and not "".join(content).strip():
+        console.warn(_no_answer(request.max_new, room, thought=bool(reasoning)))
     if finished.error:
         raise RequestError(finished.error)
     if console.json:
@@ -81,6 +83,14 @@ def answer_once(
             }
         )
     return 0
+
+
+def _no_answer(tokens: int, room: int, *, thought: bool) -> str:
+    """Why nothing was printed, and what helps."""
+    what = "the thinking took all" if thought else "there is no text in the"
+    more = "raise --max-tokens" if tokens < room else "raise --context"
+    shows = "; -v shows the thinking" if thought else ""
+    return f"no answer: {what} {tokens} tokens, {more}{shows}"
 
 
 def _pieces(model: Model, config: EngineConfig, request: Request) -> Iterator[str | Finished]:

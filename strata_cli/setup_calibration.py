@@ -20,13 +20,26 @@ if TYPE_CHECKING:
     from strata_cli.console import Console
 
 
-def calibrated(situation: Situation) -> Recommendation:
-    """What setup would write, with the settings that a calibration on this machine has kept."""
+def calibrated(situation: Situation, *, now: bool = False) -> Recommendation:
+    """What setup would write, with the settings that a calibration on this machine has kept; `now`:
+    by this run, so that it wins over the config that is there."""
     from setup.user_settings import load_calibration
 
     found = situation.planned()
     kept = load_calibration(_path(situation), _key(situation, found))
-    return found if kept is None else situation.planned(calibration=kept)
+    if kept is None:
+        return found
+    return situation.planned(calibration=replace(kept, measured_now=now))
+
+
+def forget_calibration(situation: Situation, found: Recommendation) -> None:
+    """Without what a calibration has kept for this model; nothing happens where it kept nothing."""
+    from setup.user_settings import Calibration, load_calibration, save_calibration
+
+    path, key = _path(situation), _key(situation, found)
+    kept = load_calibration(path, key)
+    if kept is not None and kept.gained:
+        save_calibration(path, key, Calibration((), kept.date))
 
 
 def refuse_calibration(*, recorded: bool, dry_run: bool) -> None:
@@ -168,7 +181,8 @@ def _engine_config(situation: Situation, found: Recommendation, model: Path) -> 
     subject = situation.subject
     assert subject is not None
     said = parse_engine_args(found.config["args"])
-    run = replace(said, model=model, slots=found.config.get("parallel"))
+    slots = found.config.get("parallel") if said.slots is None else said.slots
+    run = replace(said, model=model, slots=slots)
     return make_plan(run, subject.info, situation.hardware).config
 
 
@@ -183,4 +197,4 @@ def _key(situation: Situation, found: Recommendation) -> str:
 
     args = found.config["args"]
     context = int(args[args.index("--max-context") + 1])
-    return hardware_key(situation.hardware, found.config["model_name"], context)
+    return hardware_key(situation.hardware, situation.row.tag, context)

@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute, Route
 from engine.errors import ConfigError, EngineDiedError
 from engine.server.bridge import Bridge
 from engine.server.endpoints import Endpoints
+from engine.server.exposure import is_every_address, open_to_anyone, shown_url
 from engine.server.guard import Guard
 from engine.server.http_errors import ApiError
 from engine.server.metrics import Metrics
@@ -85,18 +86,13 @@ class Server:
         self.options = options
         self.bridge = Bridge(options)
         self.failure: EngineDiedError | None = None
+        self.address: str = listener.getsockname()[0]
         self.port: int = listener.getsockname()[1]
         self.listening = threading.Event()
         self._listener = listener
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._http = _Http(self, build_app(options, text, self.bridge))
-
-    @property
-    def url(self) -> str:
-        """Where clients on this machine reach it."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.options.host, self.options.host)
-        return f"http://{host}:{self.port}"
 
     def run(self) -> None:
         """Serve until a signal or `stop`. `failure` says why when the engine never started."""
@@ -135,7 +131,11 @@ class Server:
         await self.bridge.board.until(lambda: self._http.started or self._http.should_exit)
         self.listening.set()
         if self.options.announce is not None:
-            self.options.announce(f"listening on {self.url}")
+            every = ", every address of this machine" if is_every_address(self.address) else ""
+            self.options.announce(f"listening on {shown_url(self.address, self.port)}{every}")
+            risk = open_to_anyone(self.address, has_key=bool(self.options.keys))
+            if risk is not None:
+                self.options.announce(f"warning: {risk}")
 
     def _begin_stop(self) -> None:
         self._http.should_exit = True

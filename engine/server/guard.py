@@ -60,10 +60,18 @@ class Guard:
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key")
         host = headers.get("host", "")
         if not self._own(host):
-            return ApiError(403, f"the host {host!r} is not one of this server's names")
+            return ApiError(
+                403,
+                f"the host {host!r} is not one of this server's names: add {_name(f'//{host}')!r} "
+                "to allowed_hosts in its config, or give it an api_key",
+            )
         origin = headers.get("origin")
         if method == "POST" and origin and not self._may_post(origin, host):
-            return ApiError(403, f"the origin {origin!r} is not trusted")
+            return ApiError(
+                403,
+                f"the origin {origin!r} is not trusted: add it to trusted_origins in the server's "
+                "config, or give the server an api_key",
+            )
         return None
 
     def _has_key(self, headers: Headers) -> bool:

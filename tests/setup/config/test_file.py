@@ -96,7 +96,7 @@ def test_unknown_names_are_warnings_with_the_nearest(tmp_path: Path) -> None:
         "config key 'zzz' is not known",
         "env 'STRATA_TRAC' is not a switch of the engine, did you mean STRATA_TRACE?",
         "env 'STRATA_ZZZZZZ' is not a switch of the engine",
-        "env 'strata_trace' is not a switch of the engine",
+        "env 'strata_trace' is not a switch of the engine, did you mean STRATA_TRACE?",
         "sampling 'temprature' is not known, did you mean temperature?",
     )
     assert set(file.values) == {"env", "sampling"}

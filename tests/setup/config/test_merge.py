@@ -78,11 +78,13 @@ def test_everything_that_changes_is_told() -> None:
     merged = merge(old, {**NEW, "api_key": "new"}, HERE)
     assert merged.config["env"] == {"STRATA_TRACE": "1"}
     assert merged.dropped == (
+        'the config: port is "x", not a whole number from 0 to 65535 (write a whole number from 0 '
+        "to 65535, or remove port): not kept",
         'layer_split "24" of the old config is not kept: setup chooses it anew',
-        'port "x" of the old config is not kept: it is not a whole number from 0 to 65535',
         "env.STRATA_RESIDENT_PIN is not kept: setup writes it",
-        "engine flag --pcie-frac 0.2 of the old config is not kept; add it to args again",
-        "engine flag --batch-mtp of the old config is not kept; add it to args again",
+        "engine flag --pcie-frac 0.2 of the old config is not kept: it has no effect in this "
+        "version",
+        "engine flag --batch-mtp of the old config is not kept: it has no effect in this version",
     )
     assert merged.replaced == (
         'model "old.gguf" becomes "m.gguf"',
