@@ -32,5 +32,6 @@ def test_without_a_key_only_this_machine_is_safe(host: str, risky: bool) -> None
 def test_the_bound_address_is_shown() -> None:
     assert shown_url("0.0.0.0", 8099) == "http://0.0.0.0:8099"
     assert shown_url("::1", 80) == "http://[::1]:80"
-    assert is_every_address("0.0.0.0") and is_every_address("::")
+    assert is_every_address("0.0.0.0")
+    assert is_every_address("::")
     assert not is_every_address("127.0.0.1")
