@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +83,19 @@ def recommend(
     old, environment = sound_values(old or {}, "the config").values, environment or {}
     earlier = read_earlier(old)
     asked, kept = stays(asked, earlier)
-    asked, capped = within(subject.info, asked, capabilities)
-    choice = choose(
-        Case(
-            row=subject.row,
-            layers=subject.info.layers,
-            hardware=hardware,
-            asked=asked,
-            old=old,
-            environment={**environment, **(old.get("env") or {})},
-            stays=kept,
-        )
+    case = Case(
+        row=subject.row,
+        layers=subject.info.layers,
+        hardware=hardware,
+        asked=asked,
+        old=old,
+        environment={**environment, **(old.get("env") or {})},
+        stays=kept,
     )
+    rule = choose(case)
+    asked, capped = within(subject.info, asked, capabilities)
+    # What is written follows the context that this version serves.
+    choice = choose(replace(case, asked=asked)) if capped else rule
     taken = written(subject.row, hardware, choice, asked, capabilities)
     plan = _plan(subject, hardware, choice, taken, _slots(asked, taken, old, earlier))
     config = _config(subject, asked, old, choice, taken, plan, folder)
@@ -102,7 +103,7 @@ def recommend(
     placed = place(subject.info, hardware, choice, asked)
     return Recommendation(
         config=config,
-        rule=choice,
+        rule=rule,
         reasons=(
             *choice.reasons,
             *((placed.auto.sentence,) if placed.auto else ()),
@@ -114,6 +115,7 @@ def recommend(
             *capped,
             *choice.warnings,
             *(f"left out: {sentence}" for sentence in taken.left_out),
+            *(f"without effect: {sentence}" for sentence in taken.without_effect),
             *_memory_notes(plan),
             *tips(subject.row, hardware, choice, asked, placed.plans, capabilities),
         ),

@@ -19,13 +19,17 @@ from setup.rules.workers import pool_workers
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Config keys, engine flags, and a sentence for each rule that this version cannot follow."""
+    """Config keys, engine flags, and sentences about the rest.
+
+    left_out: what this version cannot do. without_effect: what was asked for and has no use here.
+    """
 
     config: Mapping[str, Any]
     args: tuple[str, ...]
     kv: str
     env: Mapping[str, str]
     left_out: tuple[str, ...]
+    without_effect: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,8 @@ def written(
         config["sampling"] = SAMPLING[asked.sampling]
     if asked.open_browser is not None:
         config["open_browser"] = asked.open_browser
-    return Written(config, args, kv, env, (*kv_note, *left, *_without_effect(row, choice, asked)))
+    no_use = _without_effect(row, choice, asked)
+    return Written(config, args, kv, env, (*kv_note, *left), no_use)
 
 
 def _without_effect(row: ModelRow, choice: RuleChoice, asked: Asked) -> tuple[str, ...]:
