@@ -124,7 +124,16 @@ def test_ctrl_c_leaves_the_part_for_the_next_run(case: Case) -> None:
     assert case.hub.bytes_asked(FIRST) == [None, stopped]
 
 
+@pytest.fixture
+def _heard_ctrl_c() -> Iterator[None]:
+    """A job in the background begins with SIGINT ignored: the test wants it heard."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to threads")
+@pytest.mark.usefixtures("_heard_ctrl_c")
 def test_a_real_ctrl_c_while_waiting_for_bytes_keeps_the_part(case: Case) -> None:
     """The signal comes after 1,000 bytes, while the second answer is awaited."""
 
