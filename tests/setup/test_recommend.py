@@ -214,3 +214,27 @@ def test_what_does_not_fit_is_told_with_the_reason_why_it_is_more_than_the_file(
     subject = Subject(find_row("Q2_0"), info_of(find_row("Q2_0")), None)
     notes = recommend(subject, recorded("no-gpu-16gb"), Asked(), Path("/")).notes
     assert any("each weight in memory as an 8-bit integer" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Asked(resident_budget_gib=40), "--resident-budget-gib 40: IQ3_S has no budget of memory"),
+        (Asked(layer_split="24"), "--layer-split 24: it takes two cards or more"),
+        # 32768 tokens, streaming begins at 65536.
+        (Asked(context=32_768, kv_streaming="on"), "--kv-streaming on: it begins at 65536 tokens"),
+    ],
+)
+def test_an_answer_that_nothing_has_a_use_for_is_told(asked: Asked, told: str) -> None:
+    row = find_row("IQ3_S")
+    subject = Subject(row, info_of(row), None)
+    notes = recommend(subject, recorded("rtx4090-128gb"), asked, Path("/")).notes
+    assert any(note.startswith(f"without effect: {told}") for note in notes), notes
+
+
+def test_a_context_beyond_the_models_is_the_rules_and_not_this_versions() -> None:
+    row = find_row("IQ3_S")
+    subject = Subject(row, info_of(row), None)
+    found = recommend(subject, recorded("rtx4090-128gb"), Asked(context=524_288), Path("/"))
+    assert found.rule.context == 524_288
+    assert found.config["args"][:2] == ["--max-context", "262144"]
