@@ -18,6 +18,7 @@ from engine.resolve import Plan, make_plan
 from setup.asked import Asked
 from setup.card_plans import place
 from setup.config.earlier import Earlier, read_earlier
+from setup.config.keys import DEFAULT_HOST, DEFAULT_PORT
 from setup.config.sound import sound_values
 from setup.earlier_answers import stays, within
 from setup.models.catalogue import ModelRow
@@ -25,9 +26,6 @@ from setup.rule_choice import Case, RuleChoice, choose
 from setup.tips import tips
 from setup.user_settings import Calibration
 from setup.written import Written, written
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8080
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def begin(
         ),
         folder=folder,
         models_folder=_models_folder(choice, folder),
-        old=lambda row: {} if choice.reset else _old(_config_path(folder, row)),
+        old=cache(lambda row: {} if choice.reset else _old(_config_path(folder, row))),
         environment=this_environment(),
     )
     if choice.model is not None:

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.server.exposure import is_loopback
 from engine.server.http_errors import ApiError
 from engine.server.options import ServerOptions
 
@@ -82,17 +83,14 @@ class Guard:
 
     def _own(self, host: str) -> bool:
         name = _name(f"//{host}")
-        return (
-            name in self._hosts or name == "localhost" or name.endswith(".localhost") or _ip(name)
-        )
+        return name in self._hosts or is_loopback(name) or _ip(name)
 
     def _may_post(self, origin: str, host: str) -> bool:
         if "*" in self._trusted or origin in self._trusted:
             return True
         name = _name(origin)
-        loopback = _ip(name) and ipaddress.ip_address(name).is_loopback
         own_page = urlsplit(origin).netloc.lower() == host.lower()
-        return own_page or loopback or _local(name)
+        return own_page or is_loopback(name)
 
 
 def _name(url: str) -> str:
@@ -100,10 +98,6 @@ def _name(url: str) -> str:
         return (urlsplit(url).hostname or "").lower()
     except ValueError:
         return ""
-
-
-def _local(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost")
 
 
 def _ip(name: str) -> bool:

@@ -9,6 +9,9 @@ from engine.capabilities import THIS_VERSION, Capabilities
 from setup.config import key_checks as is_
 from setup.config.key_checks import Check, number, one_of, whole
 
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8080
+"""Where the server listens when nobody says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:

@@ -8,11 +8,11 @@ from typing import Any
 from setup.config.args import flag_name, flag_pairs
 from setup.config.diff import shown, shown_pair
 from setup.config.earlier import LEARNED
-from setup.config.keys import KEYS_BY_NAME, OWNED
+from setup.config.keys import DEFAULT_HOST, DEFAULT_PORT, KEYS_BY_NAME, OWNED
 
 _FLAGS = {"host": "--host", "port": "--port", "api_key": "--api-key", "parallel": "--parallel"}
 """Keys that a flag of setup changes, and that stay without it."""
-_USUAL = {"host": "127.0.0.1", "port": 8080}
+_USUAL = {"host": DEFAULT_HOST, "port": DEFAULT_PORT}
 """Values that nobody chose: keeping them needs no sentence."""
 
 
