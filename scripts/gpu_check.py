@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from engine.gguf.types import quant_type
+from scripts.gpu_timing import microseconds
 
 BASE = 96  # outputs of a matrix that differ; a multiple of a tile
 EXPERTS, USED = 24, 10
@@ -230,26 +230,6 @@ def check_route(want: Any) -> dict[int, int]:
         both = torch.cat((best.view(torch.float32), weights), 1)
         result[r] = differing(both, want["route"][:r], 2 * USED)
     return result
-
-
-def microseconds(calls: list[Callable[[], object]]) -> float:
-    """Median time of one call; the calls of a graph follow each other."""
-    for call in calls[:2]:
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    times = []
-    for _ in range(7):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / len(calls))
-    return statistics.median(times)
 
 
 def time_linear(index: int) -> Iterator[str]:

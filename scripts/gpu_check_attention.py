@@ -8,7 +8,6 @@ CUDA graph. Inputs are made from a hash, so both machines have the same ones.
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 from engine.gguf.types import quant_type
 from engine.models.config import AttentionConfig, IndexerConfig, NgramConfig
 from engine.rows import Rows, rows_of
+from scripts.gpu_timing import microseconds
 
 EPS = 1e-6
 SPARSE = AttentionConfig(24, 2, 256, 256, 64, 1e7)
@@ -356,29 +356,15 @@ def rows_alone(side: SimpleNamespace) -> Iterator[tuple[str, torch.Tensor, torch
         yield f"hyper_read, {size} rows at once", torch.cat(parts), whole
 
 
-def microseconds(call: Callable[[], object]) -> float:
-    """Median time of a call, in a graph of several."""
+def repeated(call: Callable[[], object]) -> list[Callable[[], object]]:
+    """A call as often as a graph should hold it."""
     for _ in range(2):
         call()
     torch.cuda.synchronize()
     begin = time.perf_counter()
     call()
     torch.cuda.synchronize()
-    loops = 20 if (time.perf_counter() - begin) * 1e6 < MOST_US else 2
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(loops):
-            call()
-    graph.replay()
-    times = []
-    for _ in range(7):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / loops)
-    return statistics.median(times)
+    return [call] * (20 if (time.perf_counter() - begin) * 1e6 < MOST_US else 2)
 
 
 def timed(side: SimpleNamespace) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -447,7 +433,7 @@ def main() -> None:
     )
     if not args.no_times:
         for name, call in timed(side):
-            print(f"{name:56} {microseconds(call):10.1f} us", flush=True)
+            print(f"{name:56} {microseconds(repeated(call)):10.1f} us", flush=True)
     if args.profile:
         profile(side)
     print(f"{time.perf_counter() - begin:.0f} s in all")

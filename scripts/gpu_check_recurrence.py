@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,7 @@ import torch
 
 from engine.models.config import GatedDeltaNetConfig
 from engine.rows import Rows, rows_of
+from scripts.gpu_timing import microseconds
 
 SAMPLE = 997
 FAMILIES = {
@@ -173,25 +174,9 @@ def compare(path: Path, device: str) -> int:
     return wrong
 
 
-def microseconds(launch: Callable[[int], object], copies: int) -> float:
-    """Median time of one launch in a graph over all copies of its buffers."""
-    launch(0)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    loops = max(copies, 8)
-    with torch.cuda.graph(graph):
-        for i in range(loops):
-            launch(i % copies)
-    graph.replay()
-    times = []
-    for _ in range(7):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) * 1e3 / loops)
-    return statistics.median(times)
+def per_launch(launch: Callable[[int], object], copies: int) -> float:
+    """Median time of one launch in a graph over all copies of its buffers, in microseconds."""
+    return microseconds([partial(launch, i % copies) for i in range(max(copies, 8))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +193,7 @@ class Case:
     def rule(self) -> float:
         """Time of the delta rule."""
         x = self.x
-        return microseconds(
+        return per_launch(
             lambda i: self.ops.gated_delta_rule(
                 x.qkv, x.alpha, x.beta, x.decay, x.bias, self.states[i], self.config, self.rows
             ),
@@ -217,7 +202,7 @@ class Case:
 
     def convolution(self) -> float:
         """Time of the convolution."""
-        return microseconds(
+        return per_launch(
             lambda _: self.ops.causal_convolution(self.x.qkv, self.ring, self.x.conv, 1, self.rows),
             1,
         )
@@ -225,7 +210,7 @@ class Case:
     def norm(self) -> float:
         """Time of the gated norm."""
         gate = self.x.gate
-        return microseconds(
+        return per_launch(
             lambda _: self.ops.gated_norm(gate, gate, self.x.norm, self.config, 1e-6), 1
         )
 
