@@ -1,7 +1,8 @@
-"""Models that a calibration loads: no more at once than memory holds."""
+"""What a calibration refuses, loads and keeps, and that its findings are written."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,20 @@ import pytest
 from bench.calibrate import Finding
 from engine.config import RunConfig
 from engine.resolve import make_plan
-from setup.user_settings import Calibration, Gained, load_calibration, save_calibration
+from setup.user_settings import (
+    Calibration,
+    Gained,
+    hardware_key,
+    load_calibration,
+    save_calibration,
+)
 from strata_cli.console import Console
 from strata_cli.setup_calibration import Kept, Pipelines, measure_and_keep
-from tests.machines import flash_next_sizes, machine
+from tests.machines import SMALL_MODEL, flash_next_sizes, machine
+from tests.strata_cli.commands import strata
+from tests.strata_cli.test_setup_machines import DRY, recorded
+
+Capture = pytest.CaptureFixture[str]
 
 CONFIG = make_plan(RunConfig(), flash_next_sizes(path=Path("/m.gguf"), name="m"), machine()).config
 
@@ -89,3 +100,43 @@ def test_a_whole_calibration_replaces_the_one_before(tmp_path: Path) -> None:
     found = load_calibration(path, "key")
     assert found is not None
     assert [one.setting for one in found.gained] == ["spec"]
+
+
+@pytest.fixture
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (recorded("rtx4090-32gb"), "--probe names a recorded one"),
+        (["--dry-run"], "--dry-run writes nothing"),
+        (["--model", "Q2_0"], "Q2_0 is not on this disk"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_told(
+    capsys: Capture, tmp_path: Path, words: list[str], message: str
+) -> None:
+    ran = strata(capsys, "setup", "--yes", "--calibrate", *words)
+    assert (ran.code, ran.out) == (1, "")
+    assert message in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("_here")
+def test_what_a_calibration_has_kept_is_written(capsys: Capture, tmp_path: Path) -> None:
+    hardware = machine()
+    (tmp_path / "here.json").write_text(json.dumps(hardware.to_json()))
+    key = hardware_key(hardware, "q35moe-a-iq3s", 4096)
+    kept = Calibration((Gained("prefill", 512, 1.1),), "2026-11-30")
+    save_calibration(tmp_path / ".config" / "strata" / "settings.json", key, kept)
+    words = ["--probe", "here.json", "--model", str(SMALL_MODEL), *DRY]
+    document = strata(capsys, "setup", *words).document
+    assert document["config"]["args"][-2:] == ["--prefill", "512"]
+    assert any("measured here on 2026-11-30" in reason for reason in document["reasons"])
+    # Another context is another measurement.
+    other = strata(capsys, "setup", *words, "--context", "1024").document
+    assert "--prefill" not in other["config"]["args"]

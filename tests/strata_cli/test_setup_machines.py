@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from setup.user_settings import Calibration, Gained, hardware_key, save_calibration
 from tests.machines import SMALL_MODEL, machine
 from tests.setup.expected.case import MACHINES
 from tests.strata_cli.commands import strata
@@ -267,35 +266,3 @@ def test_explain_has_a_table_for_each_card(capsys: Capture) -> None:
     ):
         assert err.count(what) >= 2
     assert "because: low memory, resident" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (recorded("rtx4090-32gb"), "--probe names a recorded one"),
-        (["--dry-run"], "--dry-run writes nothing"),
-        (["--model", "Q2_0"], "Q2_0 is not on this disk"),
-    ],
-)
-def test_what_cannot_be_calibrated_is_told(
-    capsys: Capture, tmp_path: Path, words: list[str], message: str
-) -> None:
-    ran = strata(capsys, "setup", "--yes", "--calibrate", *words)
-    assert (ran.code, ran.out) == (1, "")
-    assert message in ran.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_calibration_has_kept_is_written(capsys: Capture, tmp_path: Path) -> None:
-    hardware = machine()
-    (tmp_path / "here.json").write_text(json.dumps(hardware.to_json()))
-    key = hardware_key(hardware, "q35moe-a-iq3s", 4096)
-    kept = Calibration((Gained("prefill", 512, 1.1),), "2026-11-30")
-    save_calibration(tmp_path / ".config" / "strata" / "settings.json", key, kept)
-    words = ["--probe", "here.json", "--model", str(SMALL_MODEL), *DRY]
-    document = strata(capsys, "setup", *words).document
-    assert document["config"]["args"][-2:] == ["--prefill", "512"]
-    assert any("measured here on 2026-11-30" in reason for reason in document["reasons"])
-    # Another context is another measurement.
-    other = strata(capsys, "setup", *words, "--context", "1024").document
-    assert "--prefill" not in other["config"]["args"]
