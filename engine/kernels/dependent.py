@@ -1,0 +1,41 @@
+"""Programmatic dependent launch: a kernel may start while the one before it still runs.
+
+Such a kernel reads only constants (weights, tables of addresses that no kernel writes) until it
+calls `wait`, which returns when every earlier kernel has ended and its writes are visible. Every
+kernel of a window calls both, or the next one would not be ordered behind the ones before.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def announce(PDL: tl.constexpr):
+    """The next kernel may be started, as far as there is room beside this one."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def wait(PDL: tl.constexpr):
+    """Waits for what earlier kernels write."""
+    if PDL:
+        tl.extra.cuda.gdc_wait()
+
+
+def launch_options(tensor: torch.Tensor) -> dict[str, Any]:
+    """Options of every launch on the tensor's device, with the kernel's constant `PDL`."""
+    pdl = tensor.is_cuda and _has_dependent_launch(tensor.device)
+    more = {"launch_pdl": True} if pdl else {}
+    return {"PDL": pdl, "enable_fp_fusion": False, **more}
+
+
+@lru_cache(maxsize=16)
+def _has_dependent_launch(device: torch.device) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
