@@ -3,7 +3,8 @@
 Layers receive `Ops` and never ask what device they run on. The signatures and docstrings are those
 of `engine/reference`; another device gives functions that behave the same, bit for bit where
 docs/decisions.md names an order. Tensors live on the device; `Matrix`, `KvCache` and `Table` are
-opaque to layers: each device packs its own.
+opaque to layers: each device packs its own. So is what matrices multiply, X: float32 [R, K] on the
+CPU, the same with its quantised groups on a GPU.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ class Ops:
     kv_cache: Callable[..., Any]
     rotary_table: Callable[..., Any]
     linear: Callable[..., Any]
+    project: Callable[..., Any]
+    project_into: Callable[..., Any]
     rms_norm: Callable[..., Any]
+    normed_input: Callable[..., Any]
     hyper_read: Callable[..., Any]
-    hyper_write: Callable[..., Any]
     causal_convolution: Callable[..., Any]
-    gated_delta_rule: Callable[..., Any]
-    gated_norm: Callable[..., Any]
+    delta_mixer: Callable[..., Any]
+    delta_commit: Callable[..., Any]
     attention: Callable[..., Any]
     select_blocks: Callable[..., Any]
-    route: Callable[..., Any]
-    mixture: Callable[..., Any]
-    shared_expert: Callable[..., Any]
+    mixture_into: Callable[..., Any]
     ngram_rows: Callable[..., Any]
     ngram_gated_value: Callable[..., Any]
 
@@ -52,39 +53,6 @@ def ops_for(device: str) -> Ops:
             f"device {device!r} cannot be used, this version runs on: cpu, cuda:N",
             hint="Leave --device out.",
         )
-    from engine.reference import (
-        attention,
-        convolution,
-        experts,
-        gated_delta_net,
-        hyper_connections,
-        indexer,
-        kv_cache,
-        linear,
-        matrix,
-        ngram_embedding,
-        norms,
-        rotary,
-    )
+    from engine.reference.ops import reference_ops
 
-    return Ops(
-        device="cpu",
-        matrix=matrix.matrix,
-        table=ngram_embedding.Table,
-        kv_cache=kv_cache.KvCache.empty,
-        rotary_table=rotary.rotary_table,
-        linear=linear.linear,
-        rms_norm=norms.rms_norm,
-        hyper_read=hyper_connections.hyper_read,
-        hyper_write=hyper_connections.hyper_write,
-        causal_convolution=convolution.causal_convolution,
-        gated_delta_rule=gated_delta_net.gated_delta_rule,
-        gated_norm=gated_delta_net.gated_norm,
-        attention=attention.attention,
-        select_blocks=indexer.select_blocks,
-        route=experts.route,
-        mixture=experts.mixture,
-        shared_expert=experts.shared_expert,
-        ngram_rows=ngram_embedding.ngram_rows,
-        ngram_gated_value=ngram_embedding.ngram_gated_value,
-    )
+    return reference_ops()

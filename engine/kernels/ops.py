@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+import torch
 
 from engine.kernels import (
     attention,
@@ -19,6 +23,7 @@ from engine.kernels import (
     rotary,
     table,
 )
+from engine.kernels.inputs import Input, as_input
 from engine.ops import Ops
 
 
@@ -30,18 +35,75 @@ def kernel_ops(device: str) -> Ops:
         table=partial(table.Table, device=device),
         kv_cache=partial(kv_cache.KvCache.empty, device=device),
         rotary_table=partial(rotary.rotary_table, device=device),
-        linear=linear.linear,
+        linear=_linear,
+        project=_project,
+        project_into=_project_into,
         rms_norm=norms.rms_norm,
-        hyper_read=hyper_connections.hyper_read,
-        hyper_write=hyper_connections.hyper_write,
+        normed_input=_normed_input,
+        hyper_read=_hyper_read,
         causal_convolution=convolution.causal_convolution,
-        gated_delta_rule=gated_delta_net.gated_delta_rule,
-        gated_norm=gated_delta_net.gated_norm,
-        attention=attention.attention,
+        delta_mixer=_delta_mixer,
+        delta_commit=_delta_commit,
+        attention=_attention,
         select_blocks=indexer.select_blocks,
-        route=experts.route,
-        mixture=experts.mixture,
-        shared_expert=experts.shared_expert,
+        mixture_into=_mixture_into,
         ngram_rows=ngram_embedding.ngram_rows,
         ngram_gated_value=ngram_embedding.ngram_gated_value,
     )
+
+
+# Compositions of single operators; fused kernels take their places one by one.
+
+
+def _linear(x: Any, weight: Any) -> torch.Tensor:
+    return linear.linear(x.values if isinstance(x, Input) else x, weight)
+
+
+def _project(x: Input, weights: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    return tuple(linear.linear(x.values, weight) for weight in weights)
+
+
+def _project_into(residual: torch.Tensor, shares: Any, x: Input, weight: Any) -> None:
+    _add_into(residual, shares, linear.linear(x.values, weight))
+
+
+def _add_into(residual: torch.Tensor, shares: Any, y: torch.Tensor) -> None:
+    if shares is None:
+        residual += y
+    else:
+        hyper_connections.hyper_write(residual, shares, y)
+
+
+def _normed_input(x: torch.Tensor, weight: torch.Tensor, eps: float) -> Input:
+    return as_input(norms.rms_norm(x, weight, x.shape[1], eps))
+
+
+def _hyper_read(*arguments: Any) -> tuple[Input, Any]:
+    x, shares = hyper_connections.hyper_read(*arguments)
+    return as_input(x), shares
+
+
+def _delta_mixer(
+    qkv: Any, gate: Any, alpha: Any, beta: Any, conv: Any, ring: Any, decay: Any, bias: Any,
+    state: Any, norm: Any, config: Any, eps: float, rows: Any,
+) -> tuple[Input, Any]:  # fmt: skip
+    kept = convolution.causal_convolution(qkv, ring, conv, 1, rows), alpha, beta
+    out = gated_delta_net.gated_delta_rule(*kept, decay, bias, state, config, rows)
+    return as_input(gated_delta_net.gated_norm(out, gate, norm, config, eps)), kept
+
+
+def _delta_commit(kept: Any, *arguments: Any) -> None:
+    gated_delta_net.gated_delta_rule(*kept, *arguments)
+
+
+def _attention(*arguments: Any) -> Input:
+    return as_input(attention.attention(*arguments))
+
+
+def _mixture_into(residual: torch.Tensor, shares: Any, x: Input, w: Any, used: int) -> None:
+    chosen = experts.route(x.values, w.ffn_gate_inp, used)
+    routed = experts.mixture(x.values, *chosen, w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
+    shared = experts.shared_expert(
+        x.values, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, w.ffn_gate_inp_shexp
+    )
+    _add_into(residual, shares, routed + shared)

@@ -35,14 +35,20 @@ class Attention:
         self.state = state
         self._ratio = ratio
 
-    def forward(self, x: torch.Tensor, context: Context) -> torch.Tensor:
-        """float32 [R, D] -> [R, D]."""
+    def forward(
+        self, x: Any, residual: torch.Tensor, shares: torch.Tensor | None, context: Context
+    ) -> None:
+        """Adds the mixer's output for the input x to the residual, in place."""
         ops, w = context.ops, self._w
-        selected = self._select(x, context)
+        matrices = [w.attn_q, w.attn_k, w.attn_v]
+        if w.indexer is not None:
+            matrices += [w.indexer.q_proj, w.indexer.k_proj]
+        q, k, v, *indexed = ops.project(x, matrices)
+        selected = self._select(indexed[0], indexed[1], context) if indexed else None
         out = ops.attention(
-            ops.linear(x, w.attn_q),
-            ops.linear(x, w.attn_k),
-            ops.linear(x, w.attn_v),
+            q,
+            k,
+            v,
             w.attn_q_norm,
             w.attn_k_norm,
             context.table,
@@ -53,16 +59,16 @@ class Attention:
             context.config.rms_eps,
             context.rows,
         )
-        return ops.linear(out, w.attn_output)  # type: ignore[no-any-return]
+        ops.project_into(residual, shares, out, w.attn_output)
 
-    def _select(self, x: torch.Tensor, context: Context) -> torch.Tensor | None:
+    def _select(self, q: torch.Tensor, k: torch.Tensor, context: Context) -> torch.Tensor:
         w, state, config = self._w.indexer, self.state.indexer, context.config.indexer
-        if w is None or state is None or config is None:
-            return None
-        ops = context.ops
-        return ops.select_blocks(  # type: ignore[no-any-return]
-            ops.linear(x, w.q_proj),
-            ops.linear(x, w.k_proj),
+        assert w is not None
+        assert state is not None
+        assert config is not None
+        return context.ops.select_blocks(  # type: ignore[no-any-return]
+            q,
+            k,
             w.q_norm,
             w.k_norm,
             context.table,

@@ -9,7 +9,6 @@ import torch
 from engine.layers.attention import Attention
 from engine.layers.context import Context
 from engine.layers.gated_delta_net import GatedDeltaNet
-from engine.layers.moe import mixture_of_experts
 from engine.layers.ngram_embedding import NgramEmbedding
 from engine.models import weights
 
@@ -30,31 +29,27 @@ class Block:
     def forward(
         self, residual: torch.Tensor, table: Any, table_rows: torch.Tensor | None, context: Context
     ) -> torch.Tensor:
-        """The residual after this block: float32 [R, C, D], or [R, D] without hyper-connections."""
+        """The residual after this block: float32 [R, C, D], or [R, D] without hyper-connections.
+
+        Written in place, unless n-grams are added first: callers give up what they hand over.
+        """
         if self.ngram is not None and table_rows is not None:
             residual = self.ngram.forward(residual, table, table_rows, context)
-        if self._w.hc_attn is None:
-            return self._ordinary(residual, context)
-        return self._hyper(residual, context)
-
-    def _hyper(self, streams: torch.Tensor, context: Context) -> torch.Tensor:
-        ops, eps = context.ops, context.config.rms_eps
-        streams = streams.clone()  # written in place below; the caller's tensor stays
-        for connection in (self._w.hc_attn, self._w.hc_ffn):
-            assert connection is not None
-            x, weight = ops.hyper_read(
-                streams, connection.norm, connection.down, connection.up, connection.inject, eps
-            )
-            if connection is self._w.hc_attn:
-                y = self.mixer.forward(x, context)
+        for connection, norm, part in (
+            (self._w.hc_attn, self._w.attn_norm, self.mixer.forward),
+            (self._w.hc_ffn, self._w.post_attention_norm, self._experts),
+        ):
+            ops, eps = context.ops, context.config.rms_eps
+            if connection is None:
+                part(ops.normed_input(residual, norm, eps), residual, None, context)
             else:
-                y = mixture_of_experts(self._w.experts, x, context)
-            ops.hyper_write(streams, weight, y)
-        return streams
+                c = connection
+                x, shares = ops.hyper_read(residual, c.norm, c.down, c.up, c.inject, eps)
+                part(x, residual, shares, context)
+        return residual
 
-    def _ordinary(self, residual: torch.Tensor, context: Context) -> torch.Tensor:
-        ops, config = context.ops, context.config
-        x = ops.rms_norm(residual, self._w.attn_norm, config.width, config.rms_eps)
-        residual = residual + self.mixer.forward(x, context)
-        x = ops.rms_norm(residual, self._w.post_attention_norm, config.width, config.rms_eps)
-        return residual + mixture_of_experts(self._w.experts, x, context)
+    def _experts(
+        self, x: Any, residual: torch.Tensor, shares: torch.Tensor | None, context: Context
+    ) -> None:
+        used = context.config.experts.used
+        context.ops.mixture_into(residual, shares, x, self._w.experts, used)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -25,15 +26,6 @@ class GatedDeltaNetState:
     ring: torch.Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeltaInputs:
-    """What the delta rule read for a window's rows: enough to apply draft rows once kept."""
-
-    qkv: torch.Tensor
-    alpha: torch.Tensor
-    beta: torch.Tensor
-
-
 class GatedDeltaNet:
     """The mixer of one layer."""
 
@@ -43,34 +35,35 @@ class GatedDeltaNet:
         self._w = w
         self.state = state
         self._config = config
-        self._inputs: DeltaInputs | None = None
+        self._inputs: Any = None
 
-    def forward(self, x: torch.Tensor, context: Context) -> torch.Tensor:
-        """float32 [R, D] -> [R, D]. Certain rows change the state, draft rows wait for `commit`."""
-        ops, w, rows = context.ops, self._w, context.rows
-        qkv = ops.causal_convolution(
-            ops.linear(x, w.attn_qkv), self.state.ring, w.ssm_conv1d, 1, rows
+    def forward(
+        self, x: Any, residual: torch.Tensor, shares: torch.Tensor | None, context: Context
+    ) -> None:
+        """Adds the mixer's output for the input x to the residual, in place.
+
+        Certain rows change the state, draft rows wait for `commit`.
+        """
+        ops, w = context.ops, self._w
+        matrices = (w.attn_qkv, w.attn_gate, w.ssm_alpha, w.ssm_beta)
+        out, self._inputs = ops.delta_mixer(
+            *ops.project(x, matrices),
+            w.ssm_conv1d,
+            self.state.ring,
+            w.ssm_a,
+            w.ssm_dt,
+            self.state.recurrent,
+            w.ssm_norm,
+            self._config,
+            context.config.rms_eps,
+            context.rows,
         )
-        inputs = DeltaInputs(qkv, ops.linear(x, w.ssm_alpha), ops.linear(x, w.ssm_beta))
-        out = self._recur(inputs, ops, rows)
-        self._inputs = inputs
-        gate = ops.linear(x, w.attn_gate)
-        normed = ops.gated_norm(out, gate, w.ssm_norm, self._config, context.config.rms_eps)
-        return ops.linear(normed, w.ssm_out)  # type: ignore[no-any-return]
+        ops.project_into(residual, shares, out, w.ssm_out)
 
     def commit(self, kept: Rows, ops: Ops) -> None:
         """Applies kept draft rows. `kept` has spans over the rows of the last window."""
         if self._inputs is not None:
-            self._recur(self._inputs, ops, kept)
-
-    def _recur(self, inputs: DeltaInputs, ops: Ops, rows: Rows) -> torch.Tensor:
-        return ops.gated_delta_rule(  # type: ignore[no-any-return]
-            inputs.qkv,
-            inputs.alpha,
-            inputs.beta,
-            self._w.ssm_a,
-            self._w.ssm_dt,
-            self.state.recurrent,
-            self._config,
-            rows,
-        )
+            w = self._w
+            ops.delta_commit(
+                self._inputs, w.ssm_a, w.ssm_dt, self.state.recurrent, self._config, kept
+            )

@@ -7,11 +7,29 @@ from typing import Any
 import numpy as np
 import torch
 
+from engine.models import weights
 from engine.reference.compiled import compiled
+from engine.reference.hyper_connections import add_into
 from engine.reference.lanes import LANES, total
 from engine.reference.linear import linear, product
 from engine.reference.matrix import Matrix
 from engine.reference.scalar import exp, sigmoid, silu
+
+
+def mixture_into(
+    residual: torch.Tensor,
+    shares: torch.Tensor | None,
+    x: torch.Tensor,
+    w: weights.Experts,
+    used: int,
+) -> None:
+    """Adds the routed experts' and the shared expert's output to the residual, as `add_into`."""
+    experts, probabilities = route(x, w.ffn_gate_inp, used)
+    routed = mixture(x, experts, probabilities, w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
+    shared = shared_expert(
+        x, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, w.ffn_gate_inp_shexp
+    )
+    add_into(residual, shares, routed + shared)
 
 
 def route(x: torch.Tensor, weight: Matrix, used: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,18 +8,65 @@ g = A * softplus(a + dt), A = -exp(A_log) as the file stores it. (Gated Delta Ne
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from engine.models.config import GatedDeltaNetConfig
 from engine.reference.compiled import compiled
+from engine.reference.convolution import causal_convolution
 from engine.reference.lanes import LANES, SEGMENT, dot, tree_columns
 from engine.reference.scalar import exp, sigmoid, silu, softplus
 from engine.rows import Rows
 
 _L2_EPS = np.float32(1e-6)
+
+
+class DeltaInputs(NamedTuple):
+    """What the delta rule read for a window's rows: enough to apply draft rows once kept."""
+
+    qkv: torch.Tensor
+    alpha: torch.Tensor
+    beta: torch.Tensor
+
+
+def delta_mixer(
+    qkv: torch.Tensor,
+    gate: torch.Tensor,
+    alpha: torch.Tensor,
+    beta: torch.Tensor,
+    conv: torch.Tensor,
+    ring: torch.Tensor,
+    decay: torch.Tensor,
+    bias: torch.Tensor,
+    state: torch.Tensor,
+    norm: torch.Tensor,
+    config: GatedDeltaNetConfig,
+    eps: float,
+    rows: Rows,
+) -> tuple[torch.Tensor, DeltaInputs]:
+    """Convolution, delta rule and gated norm of all rows, float32 [R, H * V], as an input of
+    matrices; certain rows change `state`. The second result is what `delta_commit` takes.
+
+    qkv: float32 [R, channels]; gate: [R, H * V]; alpha, beta: [R, H]; conv: [channels, taps]; ring:
+    [S, L, channels]; norm: [V]; the rest as `gated_delta_rule`.
+    """
+    inputs = DeltaInputs(causal_convolution(qkv, ring, conv, 1, rows), alpha, beta)
+    out = gated_delta_rule(*inputs, decay, bias, state, config, rows)
+    return gated_norm(out, gate, norm, config, eps), inputs
+
+
+def delta_commit(
+    inputs: DeltaInputs,
+    decay: torch.Tensor,
+    bias: torch.Tensor,
+    state: torch.Tensor,
+    config: GatedDeltaNetConfig,
+    kept: Rows,
+) -> None:
+    """Applies kept draft rows to the state. `kept`: spans over the rows of the last window."""
+    gated_delta_rule(*inputs, decay, bias, state, config, kept)
 
 
 def gated_delta_rule(

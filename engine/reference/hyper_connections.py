@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from engine.reference.compiled import compiled
-from engine.reference.linear import product
+from engine.reference.linear import linear, product
 from engine.reference.matrix import ONLY, Matrix
 from engine.reference.norms import normalise
 from engine.reference.scalar import sigmoid, silu
@@ -45,6 +45,23 @@ def hyper_read(
         weights,
     )
     return torch.from_numpy(x), None if inject is None else torch.from_numpy(weights)
+
+
+def project_into(
+    residual: torch.Tensor, shares: torch.Tensor | None, x: torch.Tensor, weight: Matrix
+) -> None:
+    """Adds y = W.x of every row to the residual, in place: see `add_into`."""
+    add_into(residual, shares, linear(x, weight))
+
+
+def add_into(residual: torch.Tensor, shares: torch.Tensor | None, y: torch.Tensor) -> None:
+    """residual[r, c] += shares[r, c] * y[r] for streams [R, C, D], or [R, D] += y without shares.
+
+    y: float32 [R, D]."""
+    if shares is None:
+        residual += y
+    else:
+        hyper_write(residual, shares, y)
 
 
 def hyper_write(streams: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -> None:

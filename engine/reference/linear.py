@@ -9,6 +9,7 @@ activations, in the order of `lanes.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,11 @@ def linear(x: torch.Tensor, weight: Matrix) -> torch.Tensor:
     out = np.empty((x.shape[0], weight.rows), np.float32)
     product(x.numpy(), weight, 0, out)
     return torch.from_numpy(out)
+
+
+def project(x: torch.Tensor, weights: Sequence[Matrix]) -> tuple[torch.Tensor, ...]:
+    """Rows times each transposed matrix: float32 [R, K] -> [R, N] of every matrix."""
+    return tuple(linear(x, weight) for weight in weights)
 
 
 @compiled

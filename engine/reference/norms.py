@@ -21,6 +21,11 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, width: int, eps: float) -> t
     return out
 
 
+def normed_input(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """The RMS norm of whole rows, float32 [R, D], as an input of matrices."""
+    return rms_norm(x, weight, x.shape[1], eps)
+
+
 @compiled
 def normalise(x: Any, weight: Any, width: int, eps: Any, out: Any) -> None:
     """As `rms_norm`, on arrays: y = (x * (1 / sqrt(mean square + eps))) * weight."""

@@ -219,7 +219,11 @@ def test_a_reduction_split_by_row_count_is_found() -> None:
         high[:, :half] = 0
         return exact.linear(low, weight) + exact.linear(high, weight)
 
-    report = _check_real(engine.load(SMALL_MODEL, slots=4, ops=replace(exact, linear=split)))
+    def split_all(x: torch.Tensor, weights: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        return tuple(split(x, weight) for weight in weights)
+
+    defective = replace(exact, linear=split, project=split_all)
+    report = _check_real(engine.load(SMALL_MODEL, slots=4, ops=defective))
     assert not report.equal
     for suite in report.suites:
         assert suite.difference is not None, suite.suite

@@ -19,6 +19,7 @@ from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
 from engine.pipeline import DraftAsk
+from engine.reference.experts import route
 from engine.synthetic import SyntheticGGUF, SyntheticSpec, open_synthetic, write_synthetic
 from engine.synthetic_mixes import FAMILIES
 from engine.window import Span, Verdict, Window
@@ -125,13 +126,12 @@ def _routes(model: str, tokens: int) -> Iterator[np.ndarray]:
     chosen: list[np.ndarray] = []
     ops = ops_for("cpu")
 
-    def route(*arguments: Any) -> Any:
-        found = ops.route(*arguments)
-        chosen.append(found[0].numpy().copy())
-        return found
+    def mixture_into(residual: Any, shares: Any, x: Any, w: Any, used: int) -> None:
+        chosen.append(route(x, w.ffn_gate_inp, used)[0].numpy().copy())
+        ops.mixture_into(residual, shares, x, w, used)
 
     gguf = open_synthetic(model)
-    pipeline = _pipeline(gguf, replace(ops, route=route), drafts=0)
+    pipeline = _pipeline(gguf, replace(ops, mixture_into=mixture_into), drafts=0)
     text = tuple(np.random.Philox(1).random_raw(tokens) % 1000)
     pipeline.forward(Window((Span(0, 0, tuple(map(int, text)), tokens, tokens - 1),)))
     for experts in chosen:
