@@ -1,8 +1,9 @@
 """Times windows of a synthetic model on a GPU, and every kernel in them; rows must not interact.
 
-`python -m scripts.gpu_window SPEC [--rows 1,8,16,64] [--prompt 512,4096] [--context N]`; SPEC as `engine.synthetic` takes it: `qwen3.8-flash-next:iq3_s,layers=4,drafts=0`. Prints a table;
-with OUT in the environment, details go to $OUT/window.jsonl. Exit code 1: a row's logits differ
-between a window of its own and one with other rows.
+`python -m scripts.gpu_window SPEC [--rows 1,8,16,64] [--prompt 512,4096] [--context N]`, SPEC as
+`engine.synthetic` takes it: `qwen3.8-flash-next:iq3_s,layers=4,drafts=0`. Prints a table; with OUT
+in the environment, details go to $OUT/window.jsonl. Exit code 1: a row's logits differ between a
+window of its own and one with other rows.
 """
 
 from __future__ import annotations
