@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import ConfigError
-from engine.gguf.dequantize import dequantize
 from engine.gguf.header import Header, TensorInfo
 from engine.gguf.random_blocks import (
     Recipe,
@@ -249,6 +248,8 @@ def _make_popular(info: TensorInfo, spec: SyntheticSpec, used: int, out: Bytes) 
     order = np.random.Philox(stream_key(spec.seed, f"{info.name}/order")).random_raw(count)
     factors = np.empty(count, np.float32)
     factors[np.argsort(order, kind="stable")] = sizes
+    from engine.gguf.dequantize import dequantize
+
     rows = dequantize(out, info.type) * factors[:, None]
     keep = info.type.block_bytes
     out[:] = rows.view(np.uint8).reshape(count, -1, 4)[:, :, 4 - keep :].reshape(out.shape)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from engine.errors import UnsupportedModelError
-from engine.gguf.integer_blocks import Bytes, Float32
 from engine.gguf.integer_form import INTEGER_TYPES, integer_form
+from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
 
-# Bytes turned into floats at a time: the integers in between stay in the cache.
-_CHUNK_BYTES = 1 << 17
+# Elements turned into floats at a time, as in `integer_form`.
+_CPU_CHUNK, _GPU_CHUNK = 1 << 15, 1 << 25
 
 
-def dequantize(raw: Bytes, type: QuantType) -> Float32:
+def dequantize(raw: npt.NDArray[np.uint8], type: QuantType) -> npt.NDArray[np.float32]:
     """uint8 [..., row_bytes] -> a new float32 [..., K] of weights.
 
     F16, BF16 and F32 are widened. Raises UnsupportedModelError for integer tensors and F64.
     """
-    raw = np.ascontiguousarray(raw)
+    weights: npt.NDArray[Any] = dequantized(tensor_of(np.ascontiguousarray(raw)), type).numpy()
+    return weights
+
+
+def dequantized(raw: torch.Tensor, type: QuantType) -> torch.Tensor:
+    """As `dequantize`, on the device where `raw` lies."""
+    raw = raw.contiguous()
     if type.name == "F32":
-        return raw.view(np.float32).copy()
+        return raw.view(torch.float32).clone()
     if type.name == "F16":
-        return raw.view(np.float16).astype(np.float32)
+        return raw.view(torch.float16).float()
     if type.name == "BF16":
-        return (raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return (raw.view(torch.int16).int() << 16).view(torch.float32)
     if type.name in INTEGER_TYPES:
         return _from_integers(raw, type)
     raise UnsupportedModelError(
@@ -33,12 +43,11 @@ def dequantize(raw: Bytes, type: QuantType) -> Float32:
     )
 
 
-def _from_integers(raw: Bytes, type: QuantType) -> Float32:
-    blocks = raw.reshape(-1, type.block_bytes)
-    weights = np.empty((len(blocks), type.block_elements), np.float32)
-    step = _CHUNK_BYTES // type.block_bytes
+def _from_integers(raw: torch.Tensor, type: QuantType) -> torch.Tensor:
+    blocks = raw.view(-1, type.block_bytes)
+    weights = torch.empty(len(blocks), type.block_elements, device=raw.device)
+    step = (_GPU_CHUNK if raw.is_cuda else _CPU_CHUNK) // type.block_elements
     for start in range(0, len(blocks), step):
         rows = slice(start, start + step)
-        with np.errstate(invalid="ignore"):
-            weights[rows] = integer_form(blocks[rows], type).float32()
-    return weights.reshape(*raw.shape[:-1], raw.shape[-1] // type.block_bytes * type.block_elements)
+        weights[rows] = integer_form(blocks[rows], type).float32()
+    return weights.view(*raw.shape[:-1], raw.shape[-1] // type.block_bytes * type.block_elements)

@@ -7,20 +7,16 @@ loss, so that one arithmetic serves all types: a weight is `scale * (multiplier 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from engine.errors import UnsupportedModelError
 from engine.gguf import integer_blocks, integer_iq, integer_k
-from engine.gguf.integer_blocks import Blocks, Bytes, Float32, Int8
+from engine.gguf.integer_blocks import Blocks, Tensor
 from engine.gguf.types import QuantType
 
 __all__ = ["INTEGER_TYPES", "IntegerForm", "integer_form"]
-
-Array = np.ndarray[Any, Any]
 
 _UNPACK = MappingProxyType(
     {
@@ -51,8 +47,9 @@ _UNPACK = MappingProxyType(
     }
 )
 INTEGER_TYPES = frozenset(_UNPACK)
-# Elements taken apart at a time: temporaries stay in the cache.
-_CHUNK_ELEMENTS = 1 << 17
+# Elements taken apart at a time: on a CPU so few that torch calls no second thread (where another
+# process has that core, waiting for it costs 10 times the work), on a GPU what bounds its memory.
+_CPU_CHUNK, _GPU_CHUNK = 1 << 15, 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +63,24 @@ class IntegerForm:
     activations of -127..127 the sum of 32 products with multiplier * code is below 2**24.
     """
 
-    codes: Int8
-    scale: Float32
-    multiplier: Int8 | None = None
-    minimum_scale: Float32 | None = None
-    minimum_multiplier: Int8 | None = None
+    codes: Tensor
+    scale: Tensor
+    multiplier: Tensor | None = None
+    minimum_scale: Tensor | None = None
+    minimum_multiplier: Tensor | None = None
     scale_elements: int = 32
 
-    def float32(self) -> Float32:
+    def float32(self) -> Tensor:
         """The weights, float32 [*, K]: the bits that ggml's dequantisation gives."""
         factor = _spread(self.scale, self.multiplier)
-        grouped = self.codes.reshape(*factor.shape, -1)
-        weights = factor[..., None] * grouped.astype(np.float32)
+        weights = factor[..., None] * self.codes.view(*factor.shape, -1)
         if self.minimum_scale is not None:
             weights -= _spread(self.minimum_scale, self.minimum_multiplier)[..., None]
-        return weights.reshape(self.codes.shape)
+        return weights.view(self.codes.shape)
 
 
-def integer_form(raw: Bytes, type: QuantType) -> IntegerForm:
-    """Takes uint8 [*, row_bytes] of a quantised type apart.
+def integer_form(raw: Tensor, type: QuantType) -> IntegerForm:
+    """Takes uint8 [*, row_bytes] of a quantised type apart, on the device where it lies.
 
     Raises UnsupportedModelError for types that are no integers times scales (F32, F16, BF16, ...).
     """
@@ -93,13 +89,12 @@ def integer_form(raw: Bytes, type: QuantType) -> IntegerForm:
             f"weights of type {type.name} have no integer form",
             hint="Multiply them as floats.",
         )
-    blocks = np.ascontiguousarray(raw).reshape(-1, type.block_bytes)
-    step = _CHUNK_ELEMENTS // type.block_elements
-    # A damaged scale may be infinite or no number; it stays what it is.
-    with np.errstate(invalid="ignore"):
-        parts = _UNPACK[type.name](blocks[:step])
-        whole = _empty_like(parts, len(blocks), type.block_elements)
-        _store(whole, parts, 0)
+    blocks = raw.reshape(-1, type.block_bytes)
+    step = (_GPU_CHUNK if raw.is_cuda else _CPU_CHUNK) // type.block_elements
+    whole = _spread_scales(_UNPACK[type.name](blocks[:step]), type.block_elements)
+    if len(blocks) > step:
+        first, whole = whole, _empty_like(whole, len(blocks))
+        _store(whole, first, 0)
         for start in range(step, len(blocks), step):
             _store(whole, _UNPACK[type.name](blocks[start : start + step]), start)
     row = (*raw.shape[:-1], raw.shape[-1] // type.block_bytes)
@@ -113,45 +108,44 @@ def integer_form(raw: Bytes, type: QuantType) -> IntegerForm:
     )
 
 
-def _reshaped(array: Array, row: tuple[int, ...]) -> Array:
+def _reshaped(array: Tensor, row: tuple[int, ...]) -> Tensor:
     """[n, w] -> [*, blocks * w] where `row` is (*, blocks)."""
     return array.reshape(*row[:-1], row[-1] * array.shape[1])
 
 
-def _empty_like(parts: Blocks, count: int, elements: int) -> Blocks:
-    """Room for `count` blocks in the shapes of `parts`; a scale per 32 elements at least."""
-    groups = max(elements // 32, parts.scale.shape[1])
-
-    def room(array: Array | None, width: int) -> Any:
-        return None if array is None else np.empty((count, width), array.dtype)
-
-    m, mm = parts.multiplier, parts.minimum_multiplier
-    return Blocks(
-        room(parts.codes, elements),
-        room(parts.scale, groups),
-        room(m, 0 if m is None else m.shape[1]),
-        room(parts.minimum_scale, groups),
-        room(mm, 0 if mm is None else mm.shape[1]),
+def _spread_scales(parts: Blocks, elements: int) -> Blocks:
+    """With a scale per 32 elements at least."""
+    shape = len(parts.codes), max(elements // 32, parts.scale.shape[1])
+    minimum = parts.minimum_scale
+    return replace(
+        parts,
+        scale=parts.scale.expand(shape),
+        minimum_scale=None if minimum is None else minimum.expand(shape),
     )
+
+
+def _empty_like(parts: Blocks, count: int) -> Blocks:
+    """Room for `count` blocks in the shapes of `parts`."""
+
+    def room(part: Any) -> Any:
+        return None if part is None else part.new_empty(count, part.shape[1])
+
+    return Blocks(*(room(getattr(parts, field.name)) for field in fields(parts)))
 
 
 def _store(whole: Blocks, parts: Blocks, start: int) -> None:
     """Copies `parts` to rows `start`.. of `whole`; one scale of a block spreads over its groups."""
     rows = slice(start, start + len(parts.codes))
-    whole.codes[rows] = parts.codes
-    whole.scale[rows] = parts.scale
-    for target, source in (
-        (whole.multiplier, parts.multiplier),
-        (whole.minimum_scale, parts.minimum_scale),
-        (whole.minimum_multiplier, parts.minimum_multiplier),
-    ):
-        if target is not None and source is not None:
+    for field in fields(whole):
+        target, source = getattr(whole, field.name), getattr(parts, field.name)
+        if target is not None:
             target[rows] = source
 
 
-def _spread(scale: Float32, multiplier: Int8 | None) -> Float32:
+def _spread(scale: Tensor, multiplier: Tensor | None) -> Tensor:
     """scale * multiplier, float32 of the multiplier's shape; just the scale where there is none."""
     if multiplier is None:
         return scale
-    repeated = np.repeat(scale, multiplier.shape[-1] // scale.shape[-1], axis=-1)
-    return repeated * multiplier.astype(np.float32)
+    each = multiplier.shape[-1] // scale.shape[-1]
+    grouped = multiplier.view(*scale.shape, each) * scale[..., None]
+    return grouped.view(multiplier.shape)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.errors import UnsupportedModelError
-from engine.gguf.integer_blocks import Bytes, Float32, Int8
 from engine.gguf.types import QuantType
+
+Bytes = npt.NDArray[np.uint8]
+Int8 = npt.NDArray[np.int8]
+Float32 = npt.NDArray[np.float32]
 
 # Types that the `gguf` package quantises, with ggml's bits.
 _PACKAGE = frozenset(("BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelFileError
-from engine.gguf.dequantize import dequantize
 from engine.gguf.header import Header, TensorInfo, read_header
 from engine.gguf.metadata import MetadataValue
 from engine.gguf.shards import join_metadata, join_tensors, shard_paths
@@ -55,6 +54,8 @@ class GGUF:
 
         Raises ModelFileError for a name that the model does not have.
         """
+        from engine.gguf.dequantize import dequantize
+
         return dequantize(self.raw(name), self.tensor(name).type)
 
     def tensor(self, name: str) -> TensorInfo:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.gguf.dequantize import dequantize
+from engine.gguf.dequantize import dequantized
 from engine.gguf.integer_form import IntegerForm, integer_form
+from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
 from engine.kernels.form import (
     CODES,
@@ -63,17 +65,24 @@ class Matrix:
 
 
 def matrix(
-    raw: Array, kind: QuantType, columns: int, *, float_activations: bool, device: str
+    raw: Array | torch.Tensor,
+    kind: QuantType,
+    columns: int,
+    *,
+    float_activations: bool,
+    device: str,
 ) -> Matrix:
-    """Packs stored rows, uint8 [N, row_bytes] or [E, N, row_bytes], onto a device.
+    """Packs stored rows, uint8 [N, row_bytes] or [E, N, row_bytes], onto a device, perhaps from
+    there.
 
     Quantised types keep their integers, unless activations stay float: then they are dequantised,
     as F32, F16 and BF16 always are.
     """
-    stacked = raw if raw.ndim == 3 else raw[None]
+    stored = raw if isinstance(raw, torch.Tensor) else tensor_of(np.ascontiguousarray(raw))
+    stacked = (stored if stored.ndim == 3 else stored[None]).to(device)
     if float_activations or kind.name in FLOAT_TYPES:
-        return _floats(stacked, kind, columns, device)
-    return _integers(stacked, kind, columns, device)
+        return _floats(stacked, kind, columns)
+    return _integers(stacked, kind, columns)
 
 
 def _addresses(record: torch.Tensor) -> torch.Tensor:
@@ -100,14 +109,14 @@ def _padded(a: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     return torch.cat((a, a.new_zeros(shape)), axis)
 
 
-def _floats(raw: Array, kind: QuantType, columns: int, device: str) -> Matrix:
+def _floats(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
     count, rows = raw.shape[:2]
     tile, groups = FLOAT_TILE, -(-columns // GROUP)
     tiles = -(-rows // tile)
     stored = {"F16": torch.float16, "BF16": torch.bfloat16}.get(kind.name, torch.float32)
-    record = torch.empty((count, tiles, groups, tile, GROUP), dtype=stored, device=device)
+    record = torch.empty((count, tiles, groups, tile, GROUP), dtype=stored, device=raw.device)
     for part in _chunks(count, rows * columns):
-        values = torch.from_numpy(dequantize(raw[part], kind)).to(device).to(stored)
+        values = dequantized(raw[part], kind).to(stored)
         values = _padded(_padded(values, 1, tiles * tile), 2, groups * GROUP)
         record[part] = values.view(-1, tiles, tile, groups, GROUP).transpose(2, 3)
     return Matrix(
@@ -115,7 +124,7 @@ def _floats(raw: Array, kind: QuantType, columns: int, device: str) -> Matrix:
     )
 
 
-def _integers(raw: Array, kind: QuantType, columns: int, device: str) -> Matrix:
+def _integers(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
     count, rows = raw.shape[:2]
     tiles = -(-rows // TILE)
     form, record = None, torch.empty(0)
@@ -129,56 +138,59 @@ def _integers(raw: Array, kind: QuantType, columns: int, device: str) -> Matrix:
                 minimum=integers.minimum_scale is not None,
                 minimum_multipliers=_each(integers.minimum_multiplier, columns),
             )
-            record = torch.empty((count, tiles * form.tile_bytes), dtype=torch.uint8, device=device)
-        sections = _sections(integers, form, CODES[kind.name], device)
+            record = raw.new_empty((count, tiles * form.tile_bytes))
+        sections = _sections(integers, form, CODES[kind.name])
         record[part] = torch.cat(sections, 2).flatten(1)
     assert form is not None
     return Matrix(rows, columns, form, record, _addresses(record))
 
 
-def _each(multiplier: Array | None, columns: int) -> int:
+def _each(multiplier: torch.Tensor | None, columns: int) -> int:
     """Multipliers in a group."""
     return 0 if multiplier is None else multiplier.shape[-1] * GROUP // columns
 
 
-def _tiled(values: Array, device: str, groups: int, padded: int) -> torch.Tensor:
+def _tiled(values: torch.Tensor, groups: int, padded: int) -> torch.Tensor:
     """[E, N, a number a group] -> [E, T, padded, ..., 32 outputs], zeros where there is nothing."""
-    a = torch.from_numpy(np.ascontiguousarray(values)).to(device)
-    a = a.view(*a.shape[:2], groups, -1)
+    a = values.view(*values.shape[:2], groups, -1)
     a = _padded(_padded(a, 1, -(-a.shape[1] // TILE) * TILE), 2, padded)
     return a.view(len(a), -1, TILE, padded, a.shape[-1]).permute(0, 1, 3, 4, 2)
 
 
-def _sections(integers: IntegerForm, form: Form, codes: Codes, device: str) -> list[torch.Tensor]:
+def _sections(integers: IntegerForm, form: Form, codes: Codes) -> list[torch.Tensor]:
     """The sections of every tile, uint8 [E, T, bytes] each, in the order of `Form`."""
     fields = _fields(integers.codes, codes)
-    planes = _tiled(fields, device, form.groups, form.padded).transpose(3, 4)
+    planes = _tiled(fields, form.groups, form.padded).transpose(3, 4)
     sections = _planes(planes, form.bits)
     for multiplier, scale in (
         (integers.multiplier, integers.scale),
         (integers.minimum_multiplier, integers.minimum_scale),
     ):
         if multiplier is not None:
-            sections.append(_multiplier_words(multiplier, form, device))
+            sections.append(_multiplier_words(multiplier, form))
         if scale is not None:
-            tiled = _tiled(scale, device, form.groups, form.padded)[:, :, :: form.span, 0]
+            tiled = _tiled(scale, form.groups, form.padded)[:, :, :: form.span, 0]
             sections.append(_scale_words(tiled, form))
     return [s.contiguous().flatten(2).view(torch.uint8) for s in sections]
 
 
-def _fields(codes: Array, field: Codes) -> Array:
-    """int8 codes -> uint8 fields. A code that has none would be a fault of the table above."""
-    values = np.arange(1 << field.bits) * field.step - field.offset
+def _fields(codes: torch.Tensor, field: Codes) -> torch.Tensor:
+    """int8 codes -> uint8 fields."""
     if field.bits == 8:
-        return codes.view(np.uint8)
-    if field.table:
-        values = np.array(field.table)
-    field_of = np.full(256, 255, np.uint8)
-    for index in reversed(range(len(values))):
-        field_of[values[index] & 255] = index
-    fields: Array = field_of[codes.view(np.uint8)]
-    assert fields.max(initial=0) < len(values)
-    return fields
+        return codes.view(torch.uint8)
+    if not field.table:
+        return (codes + field.offset).view(torch.uint8) // field.step
+    index = codes.view(torch.uint8).reshape(-1).int()
+    return _field_of(field.table, codes.device).index_select(0, index).view(codes.shape)
+
+
+@lru_cache(maxsize=16)
+def _field_of(table: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """The index of each signed byte in a table, 255 where there is none."""
+    index = torch.full((256,), 255, dtype=torch.uint8)
+    for i in reversed(range(len(table))):
+        index[table[i] & 255] = i
+    return index.to(device)
 
 
 def _planes(fields: torch.Tensor, bits: int) -> list[torch.Tensor]:
@@ -204,9 +216,9 @@ def _woven(low: torch.Tensor, high: torch.Tensor, bits: int) -> torch.Tensor:
     return plane
 
 
-def _multiplier_words(multiplier: Array, form: Form, device: str) -> torch.Tensor:
+def _multiplier_words(multiplier: torch.Tensor, form: Form) -> torch.Tensor:
     """Four groups in a word: [E, T, each, G / 4, 32 outputs, 4]."""
-    tiled = _tiled(multiplier, device, form.groups, form.padded)
+    tiled = _tiled(multiplier, form.groups, form.padded)
     quads = tiled.reshape(*tiled.shape[:2], form.padded // STEP, STEP, -1, TILE)
     return quads.permute(0, 1, 4, 2, 5, 3)
 

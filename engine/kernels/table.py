@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from engine.gguf.integer_form import IntegerForm, integer_form
+from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
 
 Array = npt.NDArray[Any]
@@ -146,31 +147,29 @@ def _taken_apart(
     """Codes, factors and minima of all rows."""
     parts: list[torch.Tensor] = []
     for rows in _chunks(raw):
-        form = integer_form(raw[rows], kind)
+        form = integer_form(tensor_of(np.ascontiguousarray(raw[rows])), kind)
         arrays = (form.codes, _factor(form), _minimum(form))
         if not parts:
             parts = [
-                torch.empty(len(raw), a.shape[1], dtype=torch.from_numpy(a).dtype, device=device)
-                for a in arrays
+                torch.empty(len(raw), a.shape[1], dtype=a.dtype, device=device) for a in arrays
             ]
         for part, array in zip(parts, arrays, strict=True):
-            part[rows] = torch.from_numpy(np.ascontiguousarray(array)).to(device)
+            part[rows] = array.to(device)
     return parts
 
 
-def _factor(form: IntegerForm) -> Array:
+def _factor(form: IntegerForm) -> torch.Tensor:
     return _spread(form.scale, form.multiplier)
 
 
-def _minimum(form: IntegerForm) -> Array:
+def _minimum(form: IntegerForm) -> torch.Tensor:
     if form.minimum_scale is None:
-        return np.empty((len(form.codes), 0), np.float32)
+        return torch.empty(len(form.codes), 0)
     return _spread(form.minimum_scale, form.minimum_multiplier)
 
 
-def _spread(scale: Array, multiplier: Array | None) -> Array:
+def _spread(scale: torch.Tensor, multiplier: torch.Tensor | None) -> torch.Tensor:
     """scale * multiplier, exact, in the multiplier's shape."""
     if multiplier is None:
         return scale
-    repeated = np.repeat(scale, multiplier.shape[-1] // scale.shape[-1], axis=-1)
-    return repeated * multiplier.astype(np.float32)
+    return scale.repeat_interleave(multiplier.shape[-1] // scale.shape[-1], -1) * multiplier

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from engine.gguf.dequantize import dequantize
 from engine.gguf.integer_form import integer_form
+from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
 
 TILE = 32
@@ -68,21 +69,21 @@ def matrix(raw: Array, kind: QuantType, columns: int, *, float_activations: bool
         width = NARROW_TILE if rows <= NARROW_TILE else TILE
         values = _tiles(dequantize(stacked, kind), width).swapaxes(2, 3)
         return Matrix(rows, columns, *_no_integers(count), np.ascontiguousarray(values))
-    form = integer_form(stacked, kind)
-    codes = _tiles(form.codes.reshape(count, rows, -1, GROUP)).transpose(0, 1, 3, 4, 2)
+    form = integer_form(tensor_of(np.ascontiguousarray(stacked)), kind)
+    codes = _tiles(form.codes.numpy().reshape(count, rows, -1, GROUP)).transpose(0, 1, 3, 4, 2)
     *_, multiplier, minimum_scale, minimum_multiplier = _no_integers(count)
     if form.multiplier is not None:
-        multiplier = _halves(form.multiplier, columns)
+        multiplier = _halves(form.multiplier.numpy(), columns)
     if form.minimum_scale is not None:
-        minimum_scale = _groups(form.minimum_scale)
+        minimum_scale = _groups(form.minimum_scale.numpy())
         ones = np.ones(form.minimum_scale.shape, np.int8)
         given = form.minimum_multiplier
-        minimum_multiplier = _halves(ones if given is None else given, columns)
+        minimum_multiplier = _halves(ones if given is None else given.numpy(), columns)
     return Matrix(
         rows,
         columns,
         np.ascontiguousarray(codes),
-        _groups(form.scale),
+        _groups(form.scale.numpy()),
         multiplier,
         minimum_scale,
         minimum_multiplier,

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from engine.errors import UnsupportedModelError
 from engine.gguf.dequantize import dequantize
@@ -21,7 +22,7 @@ ROWS = (3, 20)
 def form_of(name: str, seed: int = 0, blocks: int = 7) -> tuple[np.ndarray, IntegerForm]:
     kind = quant_type(name)
     raw = random_blocks(kind, ROWS, blocks, np.random.default_rng(seed))
-    return raw, integer_form(raw, kind)
+    return raw, integer_form(torch.from_numpy(raw), kind)
 
 
 def test_every_quantised_type_has_an_integer_form() -> None:
@@ -36,10 +37,10 @@ def test_the_formula_gives_the_dequantised_weights(name: str) -> None:
     raw, form = form_of(name)
     K = raw.shape[-1] // kind.block_bytes * kind.block_elements
 
-    def each(array: np.ndarray | None) -> np.ndarray:
-        if array is None:
+    def each(part: torch.Tensor | None) -> np.ndarray:
+        if part is None:
             return np.ones((*ROWS, K))
-        return np.repeat(array, K // array.shape[-1], axis=-1).astype(np.float64)
+        return np.repeat(part.numpy(), K // part.shape[-1], axis=-1).astype(np.float64)
 
     product = each(form.scale) * (each(form.multiplier) * each(form.codes))
     assert np.array_equal(product, product.astype(np.float32))
@@ -57,14 +58,14 @@ def test_shapes_and_types(name: str) -> None:
     _, form = form_of(name)
     K = 7 * kind.block_elements
     assert form.codes.shape == (*ROWS, K)
-    assert form.codes.dtype == np.int8
+    assert form.codes.dtype == torch.int8
     assert form.scale_elements == (16 if name == "NVFP4" else 32)
     assert form.scale.shape == (*ROWS, K // form.scale_elements)
-    assert form.scale.dtype == np.float32
+    assert form.scale.dtype == torch.float32
     assert (form.minimum_scale is not None) == (name in MINIMA)
     for multiplier in (form.multiplier, form.minimum_multiplier):
         if multiplier is not None:
-            assert multiplier.dtype == np.int8
+            assert multiplier.dtype == torch.int8
             assert multiplier.shape in ((*ROWS, K // 16), (*ROWS, K // 32))
     if form.minimum_scale is not None:
         assert form.minimum_scale.shape == form.scale.shape
@@ -75,9 +76,9 @@ def test_shapes_and_types(name: str) -> None:
 def test_the_sum_of_a_group_is_exact_in_float32(name: str) -> None:
     """32 products with the largest multiplier, code and activation that random blocks show."""
     _, form = form_of(name, blocks=60)
-    widest = np.abs(form.codes.astype(np.int64)).max() * 127 * 32
+    widest = int(form.codes.long().abs().max()) * 127 * 32
     if form.multiplier is not None:
-        widest *= np.abs(form.multiplier.astype(np.int64)).max()
+        widest *= int(form.multiplier.long().abs().max())
     assert widest < 2**24
     if form.minimum_multiplier is not None:
         assert int(form.minimum_multiplier.max()) * 127 * 32 < 2**24
@@ -88,41 +89,45 @@ def test_extreme_blocks_stay_in_bounds(name: str) -> None:
     """Blocks of one repeated byte reach the ends of every bit field."""
     kind = quant_type(name)
     raw = np.repeat(np.arange(256, dtype=np.uint8)[:, None], kind.block_bytes, axis=1)
-    form = integer_form(raw, kind)
-    reach = np.abs(form.codes.astype(np.int64))
+    form = integer_form(torch.from_numpy(raw), kind)
+    reach = form.codes.long().abs()
     if form.multiplier is not None:
-        multiplier = np.abs(form.multiplier.astype(np.int64))
-        reach = reach * np.repeat(multiplier, reach.shape[1] // multiplier.shape[1], axis=1)
-    assert reach.reshape(256, -1, 32).sum(axis=-1).max() * 127 < 2**24
+        multiplier = form.multiplier.long().abs()
+        reach *= multiplier.repeat_interleave(reach.shape[1] // multiplier.shape[1], 1)
+    assert int(reach.view(256, -1, 32).sum(-1).max()) * 127 < 2**24
 
 
 @pytest.mark.parametrize("name", ["IQ3_S", "Q5_K", "Q2_0"])
 def test_rows_do_not_depend_on_their_neighbours_or_chunks(name: str) -> None:
     kind = quant_type(name)
-    raw = random_blocks(kind, (700,), 4 * 256 // kind.block_elements, np.random.default_rng(1))
+    raw = torch.from_numpy(
+        random_blocks(kind, (700,), 4 * 256 // kind.block_elements, np.random.default_rng(1))
+    )
     whole = integer_form(raw, kind)
     for row in (0, 127, 128, 511, 699):
         alone = integer_form(raw[row], kind)
-        assert np.array_equal(alone.codes, whole.codes[row])
-        assert np.array_equal(alone.scale, whole.scale[row])
+        assert torch.equal(alone.codes, whole.codes[row])
+        assert torch.equal(alone.scale, whole.scale[row])
 
 
 def test_no_rows_give_empty_arrays() -> None:
-    form = integer_form(np.empty((0, 2 * 144), np.uint8), quant_type("Q4_K"))
-    assert form.codes.shape == (0, 512)
-    assert form.scale.shape == form.multiplier.shape == (0, 16)
+    for name in NAMES:
+        kind = quant_type(name)
+        form = integer_form(torch.empty(0, 2 * kind.block_bytes, dtype=torch.uint8), kind)
+        assert form.codes.shape == (0, 2 * kind.block_elements)
+        assert form.scale.shape == (0, 2 * kind.block_elements // form.scale_elements)
 
 
 @pytest.mark.parametrize("name", ["F32", "F16", "BF16", "I32"])
 def test_floats_have_no_integer_form(name: str) -> None:
     with pytest.raises(UnsupportedModelError, match=name):
-        integer_form(np.zeros((2, 64), np.uint8), quant_type(name))
+        integer_form(torch.zeros(2, 64, dtype=torch.uint8), quant_type(name))
 
 
 def test_a_large_matrix_takes_seconds_at_most() -> None:
     """2 million weights; ten times slower than measured on one core still passes."""
     kind = quant_type("IQ2_S")
-    raw = random_blocks(kind, (400,), 20, np.random.default_rng(2))
+    raw = torch.from_numpy(random_blocks(kind, (400,), 20, np.random.default_rng(2)))
     start = time.perf_counter()
     integer_form(raw, kind)
     assert time.perf_counter() - start < 1

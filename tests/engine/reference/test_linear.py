@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.gguf.dequantize import dequantize
 from engine.gguf.integer_form import INTEGER_TYPES, IntegerForm, integer_form
+from engine.gguf.stored import tensor_of
 from engine.gguf.types import quant_type
 from engine.reference.linear import linear, quantise
 from tests.engine.reference import literal, tolerances
@@ -40,10 +41,14 @@ def _columns(type_name: str, about: int) -> int:
     return max(about // elements, 1) * elements
 
 
-def _spread(values: np.ndarray | None, columns: int, row: int) -> list[int]:
+def _form(raw: np.ndarray, type_name: str) -> IntegerForm:
+    return integer_form(tensor_of(raw), quant_type(type_name))
+
+
+def _spread(values: torch.Tensor | None, columns: int, row: int) -> list[int]:
     if values is None:
         return [1] * columns
-    return [int(v) for v in np.repeat(values[row], columns // values.shape[-1])]
+    return [int(v) for v in np.repeat(values[row].numpy(), columns // values.shape[-1])]
 
 
 def _literal_integers(x: np.ndarray, form: IntegerForm) -> np.ndarray:
@@ -53,9 +58,9 @@ def _literal_integers(x: np.ndarray, form: IntegerForm) -> np.ndarray:
         weights = (
             [int(c) for c in form.codes[n]],
             _spread(form.multiplier, columns, n),
-            form.scale[n],
+            form.scale[n].numpy(),
             _spread(form.minimum_multiplier, columns, n),
-            None if form.minimum_scale is None else form.minimum_scale[n],
+            None if form.minimum_scale is None else form.minimum_scale[n].numpy(),
         )
         out[:, n] = [literal.integer_dot(row, *weights) for row in x]
     return out
@@ -67,7 +72,7 @@ def test_integer_order(type_name: str, about: int) -> None:
     columns = _columns(type_name, about)
     raw = random_raw(type_name, (6,), columns)
     x = _activations(2, max(columns, 64))[:, :columns].copy()
-    form = integer_form(raw, quant_type(type_name))
+    form = _form(raw, type_name)
     actual = linear(torch.from_numpy(x), packed(raw, type_name, columns))
     with np.errstate(over="ignore", invalid="ignore"):
         assert same_bits(actual, _literal_integers(x, form))
@@ -77,7 +82,7 @@ def test_integer_order(type_name: str, about: int) -> None:
 def test_integer_order_of_any_number_of_outputs(rows: int) -> None:
     raw = random_raw("Q5_1", (rows,), 96)
     x = _activations(1, 96)
-    form = integer_form(raw, quant_type("Q5_1"))
+    form = _form(raw, "Q5_1")
     actual = linear(torch.from_numpy(x), packed(raw, "Q5_1", 96))
     assert same_bits(actual, _literal_integers(x, form))
 
@@ -134,14 +139,14 @@ def test_against_torch(type_name: str) -> None:
     size = activations.abs() @ weights.abs().T
     finite = torch.isfinite(size) & (size < 1e38) & (size > 1e-30)
     if type_name in INTEGERS:  # a code and its minimum may cancel: they count apart
-        form = integer_form(raw, quant_type(type_name))
+        form = _form(raw, type_name)
         if form.minimum_scale is not None:
             by = form.minimum_multiplier
-            least = form.minimum_scale.astype(np.float64)
+            least = form.minimum_scale.double()
             if by is not None:
-                least = np.repeat(least, by.shape[1] // least.shape[1], axis=1) * by
-            spread = np.repeat(np.abs(least), columns // least.shape[1], axis=1)
-            size += 2 * activations.abs() @ torch.from_numpy(spread).T
+                least = least.repeat_interleave(by.shape[1] // least.shape[1], 1) * by
+            spread = least.abs().repeat_interleave(columns // least.shape[1], 1)
+            size += 2 * activations.abs() @ spread.T
     assert finite.all() or type_name == "MXFP4"
     error = ((actual - wanted).abs() / size)[finite]
     assert error.max() <= tolerances.LINEAR
