@@ -1,0 +1,219 @@
+"""Kernels compiled by several processes before their first launch.
+
+Triton compiles a kernel when it is launched, one after the other: minutes for a model. Here the
+launches of a window are first only listed; the ones that no cache on the disk has are compiled by
+workers, processes that never touch a GPU, and land in that cache under the key that the first
+launch looks up. What a worker cannot do is left to that launch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, BinaryIO
+
+import triton
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.cache import get_cache_key, get_cache_manager
+from triton.runtime.jit import JITFunction
+
+__all__ = ["Job", "compile_ahead", "listed"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel for one set of types, constants and options, as Triton's compiler takes it."""
+
+    module: str
+    name: str
+    signature: dict[str, Any]
+    constants: dict[Any, Any]
+    attributes: dict[Any, Any]
+    options: dict[str, Any]
+
+    def source(self) -> ASTSource:
+        """What is compiled. Imports the kernel's module."""
+        kernel = attrgetter(self.name)(importlib.import_module(self.module))
+        return ASTSource(kernel, self.signature, self.constants, self.attributes)
+
+
+def compile_ahead(
+    run: Callable[[], None],
+    workers: int | None = None,
+    progress: Progress = lambda done, of: None,
+) -> int:
+    """Compiles what `run` launches, without launching it; `run` must not read what kernels write.
+
+    workers: processes, by default one a core. `progress` hears how many kernels are done, of how
+    many. Returns how many were compiled; those in the cache are none of them.
+    """
+    jobs = listed(run)
+    if not jobs:
+        return 0
+    target = triton.runtime.driver.active.get_current_target()
+    missing = [job for job in jobs if not _in_cache(job, target)]
+    if not missing:
+        return 0
+    # The longest texts first, as far as that tells how long they take: none should come last.
+    missing.sort(key=lambda job: -len(job.source().fn.src))
+    return _compiled_by_workers(missing, target, workers or _cores(), progress)
+
+
+def listed(run: Callable[[], None]) -> list[Job]:
+    """The kernels that `run` would launch and this process has not compiled, each once."""
+    found: dict[tuple[str, str, str], Job] = {}
+
+    def note(*, key: Any, fn: Any, compile: dict[str, Any], **_: Any) -> bool:
+        told = json.loads(compile["specialization_data"])["options"]
+        options = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+        (attributes,) = compile["configs"]
+        kernel = fn.jit_function.fn
+        found.setdefault(
+            (fn.module, kernel.__qualname__, str(key)),
+            Job(
+                fn.module, kernel.__qualname__, compile["signature"], compile["constants"],
+                attributes, options,
+            ),
+        )  # fmt: skip
+        return True
+
+    with _not_launching(note):
+        run()
+    return list(found.values())
+
+
+@contextmanager
+def _not_launching(hook: Callable[..., bool]) -> Iterator[None]:
+    """Launches only look whether they are compiled; the hook hears of those that are not."""
+    launch, before = JITFunction.run, knobs.runtime.jit_cache_hook
+
+    def looked_up(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        return launch(self, *args, grid=grid, warmup=True, **options)
+
+    JITFunction.run = looked_up
+    knobs.runtime.jit_cache_hook = hook
+    try:
+        yield
+    finally:
+        JITFunction.run = launch
+        knobs.runtime.jit_cache_hook = before
+
+
+def _in_cache(job: Job, target: GPUTarget) -> bool:
+    source, backend = job.source(), make_backend(target)
+    options = backend.parse_options(job.options)
+    key = get_cache_key(source, backend, options, env_vars=_environment())
+    folder = get_cache_manager(hashlib.sha256(key.encode()).hexdigest())
+    name = f"{source.name[:150]}.json"
+    return name in (folder.get_group(name) or {})
+
+
+def _environment() -> Any:
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+
+    return get_cache_invalidating_env_vars()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _compiled_by_workers(
+    jobs: list[Job], target: GPUTarget, workers: int, progress: Progress
+) -> int:
+    waiting: SimpleQueue[bytes] = SimpleQueue()
+    for job in jobs:
+        waiting.put(pickle.dumps(job))
+    results: SimpleQueue[bool | None] = SimpleQueue()
+    count = min(workers, len(jobs))
+    threads = [
+        Thread(target=partial(_feed, waiting, results, target), daemon=True) for _ in range(count)
+    ]
+    progress(0, len(jobs))
+    for thread in threads:
+        thread.start()
+    done = compiled = 0
+    while count:
+        result = results.get()
+        if result is None:
+            count -= 1
+            continue
+        done, compiled = done + 1, compiled + result
+        progress(done, len(jobs))
+    return compiled
+
+
+def _feed(
+    waiting: SimpleQueue[bytes], results: SimpleQueue[bool | None], target: GPUTarget
+) -> None:
+    """Gives jobs to a worker until there is none or the worker fails; None ends its results."""
+    search = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "engine.kernels.compile_ahead"]
+    pipe, none = subprocess.PIPE, subprocess.DEVNULL
+    try:
+        with subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, stderr=none
+        ) as worker:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            pickle.dump(target, worker.stdin)
+            while True:
+                worker.stdin.write(waiting.get_nowait())
+                worker.stdin.flush()
+                results.put(worker.stdout.readline() == b"compiled\n")
+    except (Empty, OSError):
+        pass
+    finally:
+        results.put(None)
+
+
+class _NoDriver:
+    """What Triton's compiler may ask of a driver, in a process that has none."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self._target = target
+
+    def get_current_target(self) -> GPUTarget:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+
+def _work(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Compiles the jobs of a stream; answers each with a line."""
+    target = pickle.load(requests)
+    triton.runtime.driver.set_active(_NoDriver(target))
+    while True:
+        try:
+            job = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            triton.compile(job.source(), target=target, options=job.options)
+            answer = b"compiled\n"
+        except Exception:  # the launch that needs it will say why
+            answer = b"failed\n"
+        answers.write(answer)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    _work(sys.stdin.buffer, sys.stdout.buffer)
