@@ -17,7 +17,7 @@ from engine.gguf.integer_blocks import Blocks, Tensor, fields, half, numbers, sh
 
 
 @lru_cache(maxsize=32)
-def _grid(name: str, device: torch.device) -> Tensor:
+def grid_words(name: str, device: torch.device) -> Tensor:
     """The grid of a type: an integer of 4 or 8 codes for each entry."""
     from gguf import quants
 
@@ -29,7 +29,7 @@ def _grid(name: str, device: torch.device) -> Tensor:
 @lru_cache(maxsize=8)
 def _grid_with_delta(device: torch.device) -> Tensor:
     """The grid of IQ1_S and IQ1_M in eighths, plus 1 (entries 0..2047) or less 1 (from 2048)."""
-    eighths = _grid("IQ1_S", torch.device("cpu")).view(torch.int8).view(-1, 8) * 8
+    eighths = grid_words("IQ1_S", torch.device("cpu")).view(torch.int8).view(-1, 8) * 8
     return _words(torch.cat((eighths + 1, eighths - 1)), device)
 
 
@@ -111,7 +111,7 @@ def iq2_xxs(blocks: Tensor) -> Blocks:
     """d, 8 times: four grid indices, then a word of four 7-bit sign indices and a multiplier."""
     body = blocks[:, 2:].reshape(-1, 8, 8)
     words = numbers(body[..., 4:], torch.int32)[..., 0]
-    codes = _rows(_grid("IQ2_XXS", blocks.device), body[..., :4])
+    codes = _rows(grid_words("IQ2_XXS", blocks.device), body[..., :4])
     codes = _with_seven_bit_signs(codes, words)
     return Blocks(codes, _scale(blocks, 0.125), _odd(words >> 28 & 15))
 
@@ -119,7 +119,7 @@ def iq2_xxs(blocks: Tensor) -> Blocks:
 def iq2_xs(blocks: Tensor) -> Blocks:
     """d, 32 words of a 9-bit grid index and a 7-bit sign index, 16 multipliers of 4 bits."""
     words = _short(blocks[:, 2:66])
-    codes = _rows(_grid("IQ2_XS", blocks.device), words & 511)
+    codes = _rows(grid_words("IQ2_XS", blocks.device), words & 511)
     codes *= _rows(_signs_of_seven(blocks.device), words >> 9)
     return Blocks(codes, _scale(blocks, 0.125), _odd(_halves_in_order(blocks[:, 66:74])))
 
@@ -127,7 +127,7 @@ def iq2_xs(blocks: Tensor) -> Blocks:
 def iq2_s(blocks: Tensor) -> Blocks:
     """d, 32 low bytes of grid indices, 32 bytes of signs, 32 high pairs, 16 multipliers."""
     index = fields(blocks[:, 66:74], 2).view(-1, 32).int() << 8 | blocks[:, 2:34]
-    codes = _rows(_grid("IQ2_S", blocks.device), index)
+    codes = _rows(grid_words("IQ2_S", blocks.device), index)
     codes *= _rows(_signs(blocks.device), blocks[:, 34:66])
     return Blocks(codes, _scale(blocks, 0.125), _odd(_halves_in_order(blocks[:, 74:82])))
 
@@ -135,7 +135,7 @@ def iq2_s(blocks: Tensor) -> Blocks:
 def iq3_xxs(blocks: Tensor) -> Blocks:
     """d, 64 grid indices, 8 words of four 7-bit sign indices and a multiplier."""
     words = numbers(blocks[:, 66:98], torch.int32)
-    codes = _rows(_grid("IQ3_XXS", blocks.device), blocks[:, 2:66])
+    codes = _rows(grid_words("IQ3_XXS", blocks.device), blocks[:, 2:66])
     codes = _with_seven_bit_signs(codes, words)
     return Blocks(codes, _scale(blocks, 0.25), _odd(words >> 28 & 15))
 
@@ -143,6 +143,6 @@ def iq3_xxs(blocks: Tensor) -> Blocks:
 def iq3_s(blocks: Tensor) -> Blocks:
     """d, 64 low bytes of grid indices, 64 ninth bits, 32 bytes of signs, 8 multipliers."""
     index = fields(blocks[:, 66:74], 1).view(-1, 64).int() << 8 | blocks[:, 2:66]
-    codes = _rows(_grid("IQ3_S", blocks.device), index)
+    codes = _rows(grid_words("IQ3_S", blocks.device), index)
     codes *= _rows(_signs(blocks.device), blocks[:, 74:106])
     return Blocks(codes, _scale(blocks, 1), _odd(_halves_in_order(blocks[:, 106:110])))

@@ -6,7 +6,7 @@ import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from engine.errors import ModelFileError
 from engine.gguf.header import Header, TensorInfo, read_header
 from engine.gguf.metadata import MetadataValue
 from engine.gguf.shards import join_metadata, join_tensors, shard_paths
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["GGUF", "MetadataValue", "TensorInfo", "open_gguf"]
 
@@ -48,6 +51,21 @@ class GGUF:
         tensor = self.tensor(name)
         rows = self._bytes[tensor.shard][tensor.offset : tensor.offset + tensor.nbytes]
         return rows.reshape(*tensor.shape[:-1], tensor.type.row_bytes(tensor.shape[-1]))
+
+    def raw_on(self, name: str, device: str | torch.device) -> torch.Tensor:
+        """The same bytes on a device, as a torch tensor; on the CPU not a copy, either.
+
+        Raises ModelFileError for a name that the model does not have.
+        """
+        from engine.gguf.upload import upload
+
+        return upload(self.raw(name), device)
+
+    def fill(self, name: str, out: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        """Copies the bytes of tensor `name` into `out`, contiguous uint8 of its size."""
+        from engine.gguf.upload import copy_by_threads
+
+        copy_by_threads(self.raw(name), out)
 
     def float32(self, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Tensor `name` dequantised: a new float32 array of the tensor's shape.

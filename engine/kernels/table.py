@@ -1,14 +1,15 @@
 """Embedding tables: rows are read and dequantised on demand, on the device.
 
-Floats lie as stored. Some types of short blocks lie as in the file, on the device or in host memory
-that it can read. Any other type lies as int8 codes, with a float32 factor and, where it has one, a
-float32 minimum for 16 or 32 of them. A weight is factor * code, then less the minimum: the bits of
-`engine/gguf/dequantize.py`.
+A table lies as in the file, on the device or in host memory that it can read: kernels have its
+address. Quantised types that `table_blocks.py` lacks lie as int8 codes, with a float32 factor and,
+where they have one, a float32 minimum for 16 or 32 of them. A weight is factor * code, then less
+the minimum: the bits of `engine/gguf/dequantize.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,94 +19,93 @@ import triton
 import triton.language as tl
 
 from engine.gguf.integer_form import IntegerForm, integer_form
+from engine.gguf.integer_iq import grid_words
 from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
+from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.table_blocks import long_block, short_block
 
-Array = npt.NDArray[Any]
-# Bytes that are taken apart at a time: bounds what lies in memory beside the result.
-CHUNK_BYTES = 1 << 24
+# Elements that are taken apart at a time: bounds what lies in memory beside the result.
+CHUNK_ELEMENTS = 1 << 25
 # Values of a row that a program reads.
 BLOCK = 512
-_FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.int16}
-_AS_STORED = frozenset({"Q4_0", "IQ4_NL", "Q8_0", "Q2_0"})
-# The 16 signed bytes of IQ4_NL, the lowest code in the lowest byte, as two words.
-IQ4_LOW = tl.constexpr(-654466911485192063)
-IQ4_HIGH = tl.constexpr(8167635493787864321)
+_FLOATS = frozenset({"F32", "F16", "BF16"})
+_SHORT = frozenset({"Q4_0", "IQ4_NL", "Q8_0", "Q2_0", "Q5_1"})
+_LONG = frozenset({"Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ3_S"})
 
 
-@triton.jit
-def floats_kernel(TABLE, INDICES, OUT, K: tl.constexpr, B: tl.constexpr):
-    """Grid (K / B, rows to read)."""
-    at = tl.program_id(0) * B + tl.arange(0, B)
-    row = tl.load(INDICES + tl.program_id(1))
-    x = tl.load(TABLE + row * K + at, mask=at < K, other=0)
-    if TABLE.dtype.element_ty == tl.int16:  # the upper halves of float32 numbers
-        x = (x.to(tl.int32) << 16).to(tl.float32, bitcast=True)
-    tl.store(OUT + tl.program_id(1).to(tl.int64) * K + at, x.to(tl.float32), mask=at < K)
-
-
-@triton.jit
-def blocks_kernel(
-    TABLE, HALVES, INDICES, OUT, K: tl.constexpr, KIND: tl.constexpr, ELEMENTS: tl.constexpr,
-    BYTES: tl.constexpr, B: tl.constexpr,
+@triton.jit(do_not_specialize=["address"], do_not_specialize_on_alignment=["INDICES", "OUT"])
+def stored_kernel(
+    address, INDICES, OUT, GRID, K: tl.constexpr, KIND: tl.constexpr, ELEMENTS: tl.constexpr,
+    BYTES: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Blocks that begin with their fp16 scale. TABLE, HALVES: the same bytes as uint8 and fp16.
-    Grid (K / B, rows to read)."""
+    """Rows of stored blocks, or of floats. Grid (K / B, rows to read)."""
+    announce(PDL)
     at = tl.program_id(0) * B + tl.arange(0, B)
     live = at < K
-    row = tl.load(INDICES + tl.program_id(1))
-    block = row * (K // ELEMENTS) + at // ELEMENTS
-    i = at % ELEMENTS
-    scale = tl.load(HALVES + block * (BYTES // 2), mask=live, other=0.0).to(tl.float32)
-    codes = TABLE + block * BYTES + 2
-    if KIND == "Q8_0":
-        code = tl.load(codes + i, mask=live, other=0).to(tl.int8, bitcast=True).to(tl.int32)
-    elif KIND == "Q2_0":
-        byte = tl.load(codes + i // 4, mask=live, other=0).to(tl.int32)
-        code = ((byte >> (i % 4 * 2)) & 3) - 1
+    read = tl.program_id(1).to(tl.int64)
+    wait(PDL)
+    row = tl.load(INDICES + read)
+    if KIND == "F32":
+        x = tl.load(address.to(tl.pointer_type(tl.float32)) + row * K + at, mask=live, other=0.0)
+    elif KIND == "F16":
+        x = tl.load(address.to(tl.pointer_type(tl.float16)) + row * K + at, mask=live, other=0.0)
+    elif KIND == "BF16":  # the upper halves of float32 numbers
+        bits = tl.load(address.to(tl.pointer_type(tl.int16)) + row * K + at, mask=live, other=0)
+        x = (bits.to(tl.int32) << 16).to(tl.float32, bitcast=True)
     else:
-        byte = tl.load(codes + i % 16, mask=live, other=0).to(tl.int32)
-        code = tl.where(i < 16, byte & 15, byte >> 4)
-        if KIND == "Q4_0":
-            code = code - 8
+        block = row * (K // ELEMENTS) + at // ELEMENTS
+        p = address.to(tl.pointer_type(tl.uint8)) + block * BYTES
+        if ELEMENTS == 256:
+            scale, code, less = long_block(p, at % ELEMENTS, live, GRID, KIND)
         else:
-            word = tl.where(code < 8, tl.full([B], IQ4_LOW, tl.int64), IQ4_HIGH)
-            code = (word >> (code % 8 * 8)).to(tl.int8).to(tl.int32)
-    out = OUT + tl.program_id(1).to(tl.int64) * K + at
-    tl.store(out, scale * code.to(tl.float32), mask=live)
+            scale, code, less = short_block(p, at % ELEMENTS, live, KIND)
+        x = scale * code.to(tl.float32)
+        if KIND == "Q5_1" or KIND == "Q4_K" or KIND == "Q5_K":
+            x = x - less
+    tl.store(OUT + read * K + at, x.to(tl.float32), mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["INDICES", "OUT"])
 def codes_kernel(
     CODES, FACTOR, MINIMUM, INDICES, OUT, K: tl.constexpr, SPAN: tl.constexpr,
-    MINIMUM_SPAN: tl.constexpr, B: tl.constexpr,
+    MINIMUM_SPAN: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Codes with a factor for SPAN of them and a minimum for MINIMUM_SPAN (0: none). Grid (K / B,
     rows to read)."""
+    announce(PDL)
     at = tl.program_id(0) * B + tl.arange(0, B)
     live = at < K
-    row = tl.load(INDICES + tl.program_id(1))
+    read = tl.program_id(1).to(tl.int64)
+    wait(PDL)
+    row = tl.load(INDICES + read)
     factor = tl.load(FACTOR + row * (K // SPAN) + at // SPAN, mask=live, other=0.0)
     x = factor * tl.load(CODES + row * K + at, mask=live, other=0).to(tl.float32)
     if MINIMUM_SPAN > 0:
         low = MINIMUM + row * (K // MINIMUM_SPAN) + at // MINIMUM_SPAN
         x = x - tl.load(low, mask=live, other=0.0)
-    tl.store(OUT + tl.program_id(1).to(tl.int64) * K + at, x, mask=live)
+    tl.store(OUT + read * K + at, x, mask=live)
 
 
 class Table:
-    """An embedding table of rows, uint8 [N, row_bytes] in the file."""
+    """An embedding table of rows, uint8 [N, row_bytes] as in the file: a numpy array, which goes to
+    the device, or a tensor, which stays where it lies, on the device or in host memory that the
+    driver knows."""
 
-    def __init__(self, raw: Array, kind: QuantType, *, device: torch.device | str = "cuda") -> None:
+    def __init__(
+        self,
+        raw: npt.NDArray[np.uint8] | torch.Tensor,
+        kind: QuantType,
+        *,
+        device: torch.device | str = "cuda",
+    ) -> None:
         self._kind = kind
         self._width = raw.shape[1] // kind.block_bytes * kind.block_elements
-        if kind.name in _FLOATS or kind.name in _AS_STORED:
-            stored = torch.empty(raw.shape, dtype=torch.uint8, device=device)
-            for rows in _chunks(raw):
-                stored[rows] = torch.from_numpy(np.ascontiguousarray(raw[rows])).to(device)
+        stored = raw if isinstance(raw, torch.Tensor) else tensor_of(raw).to(device)
+        if kind.name in _FLOATS | _SHORT | _LONG:
             self._parts = [stored]
         else:
-            self._parts = _taken_apart(raw, kind, self._width, device)
+            self._parts = _taken_apart(stored, kind, torch.device(device))
 
     def rows(self, indices: torch.Tensor) -> torch.Tensor:
         """float32 [*indices, width]. indices: int64."""
@@ -113,17 +113,16 @@ class Table:
         out = torch.empty(*indices.shape, self._width, device=indices.device)
         if not indices.numel():
             return out
-        width = self._width
+        width, name = self._width, self._kind.name
         block = min(BLOCK, triton.next_power_of_2(width))
         grid = triton.cdiv(width, block), indices.numel()
-        launch = {"K": width, "B": block, "num_warps": 4, "enable_fp_fusion": False}
-        if self._kind.name in _FLOATS:
-            table = self._parts[0].view(_FLOATS[self._kind.name])
-            floats_kernel[grid](table, indices, out, **launch)
-        elif self._kind.name in _AS_STORED:
-            raw = self._parts[0]
-            blocks_kernel[grid](
-                raw, raw.view(torch.float16), indices, out, KIND=self._kind.name,
+        launch: dict[str, Any] = {
+            "K": width, "B": block, "num_warps": max(1, block // 128), **launch_options(indices),
+        }  # fmt: skip
+        if len(self._parts) == 1:
+            entries = _entries(indices.device) if name == "IQ3_S" else indices
+            stored_kernel[grid](
+                self._parts[0].data_ptr(), indices, out, entries, KIND=name,
                 ELEMENTS=self._kind.block_elements, BYTES=self._kind.block_bytes, **launch,
             )  # fmt: skip
         else:
@@ -135,36 +134,32 @@ class Table:
         return out
 
 
-def _chunks(raw: Array) -> Iterator[slice]:
-    step = max(1, CHUNK_BYTES // raw.shape[1])
+@lru_cache(maxsize=8)
+def _entries(device: torch.device) -> torch.Tensor:
+    return grid_words("IQ3_S", device)
+
+
+def _chunks(raw: torch.Tensor, width: int) -> Iterator[slice]:
+    step = max(1, CHUNK_ELEMENTS // width)
     for start in range(0, len(raw), step):
         yield slice(start, start + step)
 
 
-def _taken_apart(
-    raw: Array, kind: QuantType, width: int, device: torch.device | str
-) -> list[torch.Tensor]:
-    """Codes, factors and minima of all rows."""
+def _taken_apart(raw: torch.Tensor, kind: QuantType, device: torch.device) -> list[torch.Tensor]:
+    """Codes, factors and minima of all rows, on the device."""
     parts: list[torch.Tensor] = []
-    for rows in _chunks(raw):
-        form = integer_form(tensor_of(np.ascontiguousarray(raw[rows])), kind)
-        arrays = (form.codes, _factor(form), _minimum(form))
-        if not parts:
-            parts = [
-                torch.empty(len(raw), a.shape[1], dtype=a.dtype, device=device) for a in arrays
-            ]
-        for part, array in zip(parts, arrays, strict=True):
-            part[rows] = array.to(device)
+    for rows in _chunks(raw, raw.shape[1] // kind.block_bytes * kind.block_elements):
+        form = integer_form(raw[rows].to(device), kind)
+        found = (form.codes, _spread(form.scale, form.multiplier), _minimum(form))
+        parts = parts or [part.new_empty(len(raw), part.shape[1]) for part in found]
+        for whole, part in zip(parts, found, strict=True):
+            whole[rows] = part
     return parts
-
-
-def _factor(form: IntegerForm) -> torch.Tensor:
-    return _spread(form.scale, form.multiplier)
 
 
 def _minimum(form: IntegerForm) -> torch.Tensor:
     if form.minimum_scale is None:
-        return torch.empty(len(form.codes), 0)
+        return form.scale.new_empty(len(form.codes), 0)
     return _spread(form.minimum_scale, form.minimum_multiplier)
 
 

@@ -72,7 +72,13 @@ class Tensors:
         """An embedding table that stays as it lies in the file."""
         info = self._gguf.tensor(name)
         self._shapes.check(name, _field(name), info.shape, {})
-        return self._ops.table(self._gguf.raw(name), info.type)
+        return self._ops.table(self._stored(name), info.type)
+
+    def _stored(self, name: str) -> Any:
+        """The bytes of a tensor: a numpy array, or a torch tensor where a device is to pack it."""
+        if self._ops.device == "cpu":
+            return self._gguf.raw(name)
+        return self._gguf.raw_on(name, self._ops.device)
 
     def _vector(self, name: str, field: str) -> torch.Tensor:
         shape = self._shapes.check(name, field, self._gguf.tensor(name).shape, {})
@@ -82,7 +88,7 @@ class Tensors:
     def _matrix(self, name: str, field: str, free: dict[str, int]) -> Any:
         info = self._gguf.tensor(name)
         self._shapes.check(name, field, info.shape, free)
-        raw = self._gguf.raw(name)
+        raw = self._stored(name)
         columns = info.shape[-1]
         if columns == 1 and len(info.shape) == 2:  # stored as [K, 1] in ggml order: one output
             columns, raw = info.shape[0], raw.reshape(1, -1)
