@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUF
 from engine.models.config import LayerConfig, ModelConfig
-from engine.models.tensors import Tensors
+from engine.models.tensors import TablePlace, Tensors
 from engine.models.weights import (
     Attention,
     Block,
@@ -32,10 +32,11 @@ def load_weights(
     float_activations: bool,
     drafts: bool = True,
     draft_from: tuple[GGUF, ModelConfig] | None = None,
+    table_place: TablePlace = "vram",
     progress: Progress = lambda done, of: None,
 ) -> ModelWeights:
     """All weights, packed for the device of `ops`; `drafts` False leaves the draft layer out.
-    `progress` hears of every block.
+    `table_place` is that of the n-gram table. `progress` hears of every block.
 
     Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
     """
@@ -60,7 +61,9 @@ def load_weights(
         token_embd=tensors.table("token_embd.weight"),
         output=output,
         blocks=tuple(blocks),
-        per_layer_token_embd=tensors.table("per_layer_token_embd.weight") if config.ngram else None,
+        per_layer_token_embd=(
+            tensors.table("per_layer_token_embd.weight", table_place) if config.ngram else None
+        ),
         output_hc=tensors.group(HyperConnection, "output_hc_") if hyper else None,
         output_norm=None if hyper else tensors.vector("output_norm.weight"),
         draft=draft,

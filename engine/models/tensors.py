@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import numpy as np
 import torch
 
 from engine.errors import ModelFileError
-from engine.gguf.reader import GGUF
+from engine.gguf.reader import GGUF, TensorInfo
 from engine.models import weights
 from engine.models.config import ModelConfig
 from engine.models.shapes import Shapes
 from engine.ops import Ops
 
 T = TypeVar("T")
+TablePlace = Literal["vram", "ram"]
 
 # Fields whose tensor does not end in ".weight".
 _SUFFIX = {"ssm_a": "", "ssm_dt": ".bias"}
@@ -68,11 +69,22 @@ class Tensors:
         """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
         return self._matrix(name, _field(name), {})
 
-    def table(self, name: str) -> Any:
-        """An embedding table that stays as it lies in the file."""
+    def table(self, name: str, place: TablePlace = "vram") -> Any:
+        """An embedding table that stays as it lies in the file, in the device's memory or in host
+        memory that the device reads."""
         info = self._gguf.tensor(name)
         self._shapes.check(name, _field(name), info.shape, {})
-        return self._ops.table(self._stored(name), info.type)
+        in_host = place == "ram" and self._ops.device != "cpu"
+        return self._ops.table(self._in_host(info) if in_host else self._stored(name), info.type)
+
+    def _in_host(self, info: TensorInfo) -> torch.Tensor:
+        from engine.kernels.host_buffer import host_buffer
+
+        # In place: the memory is the device's to read as long as this very tensor lives.
+        buffer = host_buffer(info.nbytes, torch.device(self._ops.device))
+        buffer.resize_(info.shape[0], info.type.row_bytes(info.shape[-1]))
+        self._gguf.fill(info.name, buffer.numpy())
+        return buffer
 
     def _stored(self, name: str) -> Any:
         """The bytes of a tensor: a numpy array, or a torch tensor where a device is to pack it."""
