@@ -6,7 +6,6 @@ the same seed, on the CPU and on a GPU. Weights have the size that keeps activat
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -140,7 +139,6 @@ class SyntheticGGUF(GGUF):
         super().__init__(path, (Header(path, 3, metadata, header.tensors),), ())
         self.spec = spec
         self._used = geometry.used
-        self._threads = min(16, len(os.sched_getaffinity(0)))
 
     def raw(self, name: str) -> Bytes:
         """The bytes of tensor `name`, made anew: uint8 [*shape[:-1], row_bytes].
@@ -149,26 +147,30 @@ class SyntheticGGUF(GGUF):
         """
         info = self.tensor(name)
         out = np.empty(_raw_shape(info), np.uint8)
-        self.fill(name, out)
+        fill(_recipe(info, self.spec.seed), out)
+        if self._is_popular(name):
+            _make_popular(info, self.spec, self._used, out)
         return out
 
-    def fill(self, name: str, out: Bytes) -> None:
-        """Writes the bytes of tensor `name` into `out`, contiguous uint8 of its size."""
-        info = self.tensor(name)
-        fill(_recipe(info, self.spec.seed), out, self._threads)
-        if self.spec.zipf and name.endswith(_ROUTER):
-            _make_popular(info, self.spec, self._used, out)
+    def fill(self, name: str, out: torch.Tensor, device: str | torch.device) -> None:
+        """Writes the bytes of tensor `name`, made on a device, into `out`, wherever it lies."""
+        if self._is_popular(name):
+            import torch
+
+            out.copy_(torch.from_numpy(self.raw(name)))
+        else:
+            fill_on_device(_recipe(self.tensor(name), self.spec.seed), out, device)
 
     def raw_on(self, name: str, device: str | torch.device) -> torch.Tensor:
         """The same bytes on a device, made there."""
         import torch
 
-        info = self.tensor(name)
-        if self.spec.zipf and name.endswith(_ROUTER):
-            return torch.from_numpy(self.raw(name)).to(device)
-        out = torch.empty(_raw_shape(info), dtype=torch.uint8, device=device)
-        fill_on_device(_recipe(info, self.spec.seed), out)
+        out = torch.empty(_raw_shape(self.tensor(name)), dtype=torch.uint8, device=device)
+        self.fill(name, out, device)
         return out
+
+    def _is_popular(self, name: str) -> bool:
+        return self.spec.zipf > 0 and name.endswith(_ROUTER)
 
 
 def open_synthetic(text: str) -> SyntheticGGUF:

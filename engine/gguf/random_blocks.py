@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import lcm
 from types import MappingProxyType
@@ -136,17 +135,13 @@ def _exponent(rms: float) -> int:
     return int(np.floor(np.log2(rms / 1.53) + 0.5))
 
 
-def fill(recipe: Recipe, out: Bytes, threads: int = 1) -> None:
-    """Writes the tensor's bytes into `out`, contiguous uint8 of whole blocks."""
+def fill(recipe: Recipe, out: Bytes) -> None:
+    """Writes the tensor's bytes into `out`, contiguous uint8 of whole blocks: 1.2 GB/s of one core;
+    threads of one process are no faster."""
     flat = out.reshape(-1)
     size = _chunk(recipe, _CPU_CHUNK)
-    starts = range(0, flat.size, size)
-    if threads == 1 or len(starts) == 1:
-        for start in starts:
-            _fill_chunk(recipe, start, flat[start : start + size])
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda s: _fill_chunk(recipe, s, flat[s : s + size]), starts))
+    for start in range(0, flat.size, size):
+        _fill_chunk(recipe, start, flat[start : start + size])
 
 
 def _chunk(recipe: Recipe, about: int) -> int:
@@ -179,22 +174,23 @@ def _fix(recipe: Recipe, blocks: Any) -> None:
         blocks[:, place] = blocks[:, place] & keep | bits
 
 
-def fill_on_device(recipe: Recipe, out: torch.Tensor) -> None:
-    """As `fill`, for a contiguous torch tensor of uint8 on any device."""
+def fill_on_device(recipe: Recipe, out: torch.Tensor, device: str | torch.device) -> None:
+    """As `fill`, for a contiguous uint8 tensor anywhere: its bytes are made on `device`."""
     import torch
 
     flat = out.view(-1)
     size = _chunk(recipe, _GPU_CHUNK)
     for start in range(0, flat.numel(), size):
         part = flat[start : start + size]
-        z = torch.arange(-(-part.numel() // 8), dtype=torch.int64, device=out.device)
+        z = torch.arange(-(-part.numel() // 8), dtype=torch.int64, device=device)
         z.mul_(_signed(_STEP)).add_(_signed(recipe.key + (start // 8 + 1) * _STEP))
         for shift, factor in zip(_SHIFTS, (*_FACTORS, None), strict=True):
             z ^= (z >> shift) & ((1 << 64 - shift) - 1)  # >> of signed words repeats the sign
             if factor is not None:
                 z.mul_(_signed(factor))
-        part.copy_(z.view(torch.uint8)[: part.numel()])
-        _fix(recipe, part.view(-1, recipe.block_bytes))
+        made = z.view(torch.uint8)[: part.numel()]
+        _fix(recipe, made.view(-1, recipe.block_bytes))
+        part.copy_(made)
 
 
 def _signed(word: int) -> int:

@@ -61,11 +61,12 @@ class GGUF:
 
         return upload(self.raw(name), device)
 
-    def fill(self, name: str, out: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-        """Copies the bytes of tensor `name` into `out`, contiguous uint8 of its size."""
+    def fill(self, name: str, out: torch.Tensor, device: str | torch.device) -> None:
+        """Copies the bytes of tensor `name` into `out`, contiguous uint8 of its size in host
+        memory; `device` may help to make them."""
         from engine.gguf.upload import copy_by_threads
 
-        copy_by_threads(self.raw(name), out)
+        copy_by_threads(self.raw(name), out.numpy())
 
     def float32(self, name: str) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Tensor `name` dequantised: a new float32 array of the tensor's shape.

@@ -83,7 +83,7 @@ class Tensors:
         # In place: the memory is the device's to read as long as this very tensor lives.
         buffer = host_buffer(info.nbytes, torch.device(self._ops.device))
         buffer.resize_(info.shape[0], info.type.row_bytes(info.shape[-1]))
-        self._gguf.fill(info.name, buffer.numpy())
+        self._gguf.fill(info.name, buffer, self._ops.device)
         return buffer
 
     def _stored(self, name: str) -> Any:

@@ -29,9 +29,9 @@ def _recipe(name: str, key: int = 7, rms: float = 0.02) -> Recipe:
     return (float_recipe if name in FLOATS else quantised_recipe)(form, key, rms)
 
 
-def _bytes(recipe: Recipe, blocks: int, threads: int = 1) -> np.ndarray:
+def _bytes(recipe: Recipe, blocks: int) -> np.ndarray:
     out = np.full((blocks, recipe.block_bytes), 0xA5, np.uint8)
-    fill(recipe, out, threads)
+    fill(recipe, out)
     return out
 
 
@@ -52,17 +52,16 @@ def test_the_same_bytes_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) 
     recipe = _recipe(name, key=2**64 - 3)
     monkeypatch.setattr(random_blocks, "_GPU_CHUNK", 3000)
     out = torch.zeros(131, recipe.block_bytes, dtype=torch.uint8)
-    fill_on_device(recipe, out)
+    fill_on_device(recipe, out, "cpu")
     assert np.array_equal(out.numpy(), _bytes(recipe, 131))
 
 
 @TYPES
-def test_threads_and_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_matter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = _recipe(name)
     whole = _bytes(recipe, 1001)
     monkeypatch.setattr(random_blocks, "_CPU_CHUNK", 2048)
     assert np.array_equal(_bytes(recipe, 1001), whole)
-    assert np.array_equal(_bytes(recipe, 1001, threads=3), whole)
     assert np.array_equal(_bytes(recipe, 3), whole[:3])
 
 

@@ -34,7 +34,7 @@ def test_bytes_of_a_file(tmp_path: Path) -> None:
         on_cpu = gguf.raw_on("w", "cpu")
         assert on_cpu.data_ptr() == raw.__array_interface__["data"][0]
         assert torch.equal(on_cpu.view(torch.float32), torch.from_numpy(values))
-        out = np.empty_like(raw)
-        gguf.fill("w", out)
+        out = torch.empty(raw.shape, dtype=torch.uint8)
+        gguf.fill("w", out, "cpu")
         assert np.array_equal(out, raw)
         del raw, on_cpu
