@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from engine.cuda_process import card_use
+from engine.device_memory import MIB
 from engine.errors import StrataError
 from engine.process import Loaded, run_process
+from engine.resolve import Plan
 from engine.startup import engine_for, load_planned, plan_from_args
 from engine.switches import switch_notes, this_environment, traces
 
@@ -28,15 +31,34 @@ def _load(flags: Sequence[str]) -> Loaded:
         print(note, file=sys.stderr)
     plan = plan_from_args(flags)
     config = plan.config
-    print(f"loading {config.model}", file=sys.stderr)
+    print(f"loading {config.synthetic or config.model}", file=sys.stderr)
     model = load_planned(config)
     info: dict[str, int | str] = {
         "device": config.device,
         "kv": config.kv,
         "spec_min_p": str(config.spec_min_p),
         "mtp": int(model.pipeline.can_draft),
+        **_card_facts(plan, model.pipeline.device),
     }
     return Loaded(engine_for(model, config), config.max_context, info, traces(environment))
+
+
+def _card_facts(plan: Plan, device: str) -> dict[str, int | str]:
+    """How much of the card was planned and is taken; nothing on the processor."""
+    if plan.config.card is None:
+        return {}
+    use = card_use(device)
+    print(
+        f"card memory: {plan.memory.total_bytes / 1e9:.2f} GB planned, "
+        f"{use.used_bytes / 1e9:.2f} GB taken",
+        file=sys.stderr,
+    )
+    return {
+        "vram_planned_mib": plan.memory.total_bytes // MIB,
+        "vram_taken_mib": use.used_bytes // MIB,
+        "expert_cache_mib": plan.config.card.expert_cache_bytes // MIB,
+        "table_place": plan.config.card.table_place,
+    }
 
 
 if __name__ == "__main__":

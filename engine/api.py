@@ -11,19 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.config import TablePlace
 from engine.engine import EngineOptions
 from engine.errors import ConfigError, RequestError
 from engine.generation import generate
 from engine.gguf.reader import open_gguf
 from engine.gguf.tokenizer import Tokenizer
+from engine.model_source import open_model
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
-from engine.resolve import DEFAULT_CONTEXT
 from engine.rows import rows_of
 from engine.sampling import Sampling
+from engine.sizes import DEFAULT_CONTEXT
 from engine.window import Span, Verdict, Window
 
 
@@ -121,6 +123,7 @@ def load(
     path: str | Path,
     device: str = "cpu",
     *,
+    synthetic: str | None = None,
     mtp: str | Path | None = None,
     activations: Literal["int8", "float"] = "int8",
     kv: Literal["int8", "fp16", "f32"] = "int8",
@@ -128,10 +131,12 @@ def load(
     max_context: int | None = None,
     spec: int = 4,
     pooled_norm: bool = False,
+    table_place: TablePlace = "vram",
     ops: Ops | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Model:
-    """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`.
+    """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`, or the model
+    of random weights that `synthetic` names.
 
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
     out. The first load on a machine compiles the operators, which takes about a minute; later ones
@@ -140,7 +145,7 @@ def load(
     """
     ops = ops or ops_for(device)
     with ExitStack() as files:
-        gguf = files.enter_context(open_gguf(path))
+        gguf = files.enter_context(open_model(path, synthetic))
         config = ModelConfig.from_gguf(gguf)
         draft_from = None
         if mtp is not None and Path(mtp) != Path(path):
@@ -154,6 +159,7 @@ def load(
             float_activations=activations == "float",
             drafts=spec > 1,
             draft_from=draft_from,
+            table_place=table_place,
             progress=progress,
         )
         tokenizer = Tokenizer.from_metadata(gguf.metadata)

@@ -46,15 +46,20 @@ FEATURES: tuple[Feature, ...] = (
         "keep some experts on the card and the rest in memory",
         (
             ("--expert-cache", True),
-            ("--expert-profile", True),
-            ("--expert-profile-save", True),
-            ("--pcie-frac", True),
-            ("--adapt-async", True),
             ("--adapt-decay", True),
             ("--adapt-every", True),
-            ("--adapt-min-gain", True),
             ("--adapt-swaps", True),
         ),
+    ),
+    Feature(
+        "expert_profile",
+        "learn from earlier runs which experts belong on the card",
+        (("--expert-profile", True), ("--expert-profile-save", True)),
+    ),
+    Feature(
+        "expert_tuning",
+        "limit what the bus carries for experts",
+        (("--pcie-frac", True), ("--adapt-async", True), ("--adapt-min-gain", True)),
     ),
     Feature("vram_reserve", "leave room on a card", (("--vram-reserve-mib", True),)),
     Feature("table_place", "choose where the n-gram table lies", (("--ple-io", True),)),
@@ -91,15 +96,22 @@ class Capabilities:
         assert name in _BY_NAME, name
         return name in self.names
 
+    @property
+    def follow_the_rules(self) -> bool:
+        """Whether the engine does all that setup's rules of memory count with: else it is the
+        engine's own plan that says what fits."""
+        return self.names.issuperset(_COUNTED_WITH)
+
     def missing(self, name: str) -> str:
         """Why something is left out: "this version cannot spread layers over cards"."""
         return f"this version cannot {_BY_NAME[name].what}"
 
 
+_COUNTED_WITH = ("expert_cache", "kv_streaming", "layer_split", "low_ram")
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
-THIS_VERSION = Capabilities(frozenset())
-"""The CPU engine: the whole model in memory, computed by one thread."""
+THIS_VERSION = Capabilities(frozenset({"cuda", "vram_reserve", "table_place"}))
+"""One NVIDIA card that holds all experts, or the CPU with the whole model in memory."""
 
 EVERYTHING = Capabilities(frozenset(_BY_NAME))
 """An engine that can do all that the rules know, for telling what they would choose."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.device_memory import MIB, RESERVE_MIB
 from engine.memory import token_bytes
 from engine.model_info import ModelInfo
 
@@ -12,8 +13,7 @@ PREFILL_BUFFER_BYTES = 1_500_000_000
 """Buffers of a prompt chunk of 2,048 tokens; a shorter chunk takes its share. Source: the
 published measurements of layer splits."""
 PREFILL_TOKENS = 2_048
-RESERVE_BYTES = 700 << 20
-"""Left to the driver, the screen and other programs unless something else is asked."""
+RESERVE_BYTES = RESERVE_MIB * MIB
 HEAD_SHARE = 0.22
 """The output head's part of the dense weights (0.8 of 3.7 GB): it lies on the last card."""
 

@@ -17,6 +17,8 @@ NAMED_KV_FORMATS = (*KV_FORMATS, "k8v4", "q4_0")
 MtpHnorm = Literal["stream", "pooled"]
 MTP_HNORMS: tuple[MtpHnorm, ...] = get_args(MtpHnorm)
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
+TablePlace = Literal["vram", "ram"]
+TABLE_PLACES: tuple[TablePlace, ...] = get_args(TablePlace)
 
 Value = str | int | float | None
 
@@ -26,6 +28,7 @@ class RunConfig:
     """What was asked by flags and the config file; `None` means: not said."""
 
     model: Path | None = None
+    synthetic: str | None = None
     mtp: Path | None = None
     mtp_hnorm: str | None = None
     device: str | None = None
@@ -39,6 +42,14 @@ class RunConfig:
     window_rows: int | None = None
     prompt_cache: int | None = None
     prompt_cache_every: int | None = None
+    vram_limit_mib: int | None = None
+    vram_reserve_mib: int | None = None
+    expert_cache: str | None = None
+    """`auto`, or MiB."""
+    table_place: str | None = None
+    adapt_every: int | None = None
+    adapt_swaps: int | None = None
+    adapt_decay: float | None = None
     unused: tuple[tuple[str, str], ...] = ()
     """Known engine flags that this version has no use for, with their values as given."""
 
@@ -52,10 +63,33 @@ class RunConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardConfig:
+    """What an engine on a card does with the card's memory."""
+
+    identity: str
+    """How CUDA finds the card, whatever else is there: its uuid, or its number."""
+    vram_limit_mib: int
+    """What the engine may take of it, everything counted."""
+    expert_cache_bytes: int
+    """For routed experts, as they lie in the card's memory; the others lie in the machine's."""
+    table_place: TablePlace
+    """Where the n-gram table lies: in the card's memory or in the machine's."""
+    adapt_every: int
+    """Windows between two rounds that bring experts into the card's memory; 0: none."""
+    adapt_swaps: int
+    """Most experts of such a round."""
+    adapt_decay: float
+    """What is left of an expert's count after a round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Every setting of a running engine, concrete. `docs/cli.md` gives the flags' meaning."""
 
     model: Path
+    """The file; with `synthetic` only a name."""
+    synthetic: str | None
+    """A model of random weights in place of a file, as `engine/synthetic.py` names it."""
     mtp: Path | None
     """A second GGUF with the draft layer; `None` when it lies in `model` or nowhere."""
     mtp_hnorm: MtpHnorm
@@ -76,6 +110,8 @@ class EngineConfig:
     """Checkpoints of the recurrent state kept for each slot; 0: none."""
     prompt_cache_every: int
     """Tokens between periodic checkpoints inside a prompt; 0: only at its turns."""
+    card: CardConfig | None = None
+    """`None` on the processor."""
 
     @property
     def drafts(self) -> int:

@@ -13,11 +13,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.capabilities import FEATURES, THIS_VERSION
-from engine.config import ACTIVATIONS, MTP_HNORMS, NAMED_KV_FORMATS, EngineConfig, RunConfig
+from engine.config import (
+    ACTIVATIONS,
+    MTP_HNORMS,
+    NAMED_KV_FORMATS,
+    TABLE_PLACES,
+    EngineConfig,
+    RunConfig,
+)
 from engine.errors import ConfigError
 
-Kind = Literal["whole", "number", "choice", "path", "text", "prefill", "tokens"]
+Kind = Literal[
+    "whole", "number", "choice", "path", "device", "synthetic", "prefill", "tokens", "experts"
+]
 
+MIB = 1 << 20
 LEAST_CONTEXT = 16
 """Tokens of the shortest conversation that may be asked for."""
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -50,8 +60,12 @@ class EngineFlag:
             return "the path of a GGUF file"
         if self.kind == "prefill":
             return "auto, auto:N or a whole number from 1"
-        if self.kind == "text":
-            return "cpu, cuda, cuda:N or auto"
+        if self.kind == "device":
+            return "auto, cpu, cuda or cuda:N"
+        if self.kind == "synthetic":
+            return "FAMILY:MIX, such as qwen3.8-flash-next:iq3_s"
+        if self.kind == "experts":
+            return "auto or a whole number of MiB"
         if self.kind == "tokens":
             return f"a number of tokens from {self.low:g}, such as 4096, 24k or 1M"
         noun = "a whole number" if self.kind == "whole" else "a number"
@@ -69,8 +83,12 @@ class EngineFlag:
         match self.kind:
             case "path":
                 return Path(text) if text else None
-            case "text":
-                return text if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) else None
+            case "device":
+                return text if re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", text) else None
+            case "synthetic":
+                return text if re.fullmatch(r"[\w.-]+:[\w.,=-]+", text, re.ASCII) else None
+            case "experts":
+                return text if re.fullmatch(r"auto|\d{1,9}", text, re.ASCII) else None
             case "choice":
                 return text if text in self.choices else None
             case "prefill":
@@ -95,6 +113,12 @@ class EngineFlag:
 
 ENGINE_FLAGS: tuple[EngineFlag, ...] = (
     EngineFlag("model", ("--model",), "path", "The GGUF file; any shard of a split one."),
+    EngineFlag(
+        "synthetic",
+        ("--synthetic",),
+        "synthetic",
+        "A model of random weights in place of a file, FAMILY:MIX[,OPTION=VALUE...].",
+    ),
     EngineFlag("mtp", ("--mtp",), "path", "A second GGUF that holds the draft layer."),
     EngineFlag(
         "mtp_hnorm",
@@ -103,7 +127,12 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "The draft layer's norm of the residual: one mean square a stream, or one over all.",
         choices=MTP_HNORMS,
     ),
-    EngineFlag("device", ("--device",), "text", "Where the model runs."),
+    EngineFlag(
+        "device",
+        ("--device",),
+        "device",
+        "Where the model runs; auto: the first usable NVIDIA card that can hold it, else the CPU.",
+    ),
     EngineFlag("slots", ("--batch", "--slots"), "whole", "Conversations decoded together."),
     EngineFlag(
         "max_context",
@@ -152,6 +181,46 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         ("--prompt-cache-every",),
         "whole",
         "Tokens between checkpoints inside a prompt; 0 makes none there.",
+    ),
+    EngineFlag(
+        "vram_limit_mib",
+        ("--vram-limit",),
+        "whole",
+        "MiB of a card that are used at most, as if it had no more.",
+        low=1,
+    ),
+    EngineFlag(
+        "vram_reserve_mib",
+        ("--vram-reserve-mib",),
+        "whole",
+        "MiB of a card that are left to the driver, the screen and other programs.",
+    ),
+    EngineFlag(
+        "expert_cache",
+        ("--expert-cache",),
+        "experts",
+        "MiB of a card for routed experts, the others lie in memory; auto: what is left.",
+    ),
+    EngineFlag(
+        "table_place",
+        ("--ple-io",),
+        "choice",
+        "Where the n-gram table lies on a card's machine: in the card's memory or in RAM.",
+        choices=TABLE_PLACES,
+    ),
+    EngineFlag(
+        "adapt_every",
+        ("--adapt-every",),
+        "whole",
+        "Windows between rounds that bring experts onto the card by their use; 0: none.",
+    ),
+    EngineFlag("adapt_swaps", ("--adapt-swaps",), "whole", "Most experts of such a round."),
+    EngineFlag(
+        "adapt_decay",
+        ("--adapt-decay",),
+        "number",
+        "What is left of an expert's count after a round.",
+        high=1,
     ),
 )
 
@@ -208,9 +277,17 @@ def _nearest_hint(name: str) -> str:
 
 def engine_args(config: EngineConfig) -> list[str]:
     """The flags that make `parse_engine_args` and `resolve` give `config` again."""
-    words: list[str] = []
-    for flag in ENGINE_FLAGS:
-        value = getattr(config, flag.field)
-        if value is not None:
-            words += [flag.names[0], str(value)]
-    return words
+    said = {flag.field: getattr(config, flag.field, None) for flag in ENGINE_FLAGS}
+    if config.synthetic is not None:
+        said["model"] = None
+    if config.card is not None:
+        card = config.card
+        said |= {field: getattr(card, field, None) for field in said if hasattr(card, field)}
+        said["vram_reserve_mib"] = 0  # it is taken off the limit already
+        said["expert_cache"] = -(-card.expert_cache_bytes // MIB)
+    return [
+        word
+        for flag in ENGINE_FLAGS
+        if said[flag.field] is not None
+        for word in (flag.names[0], str(said[flag.field]))
+    ]

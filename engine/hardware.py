@@ -109,6 +109,8 @@ class Hardware:
     """Models lie on a disk that turns."""
     desktop: bool = False
     """Somebody works at a screen of this machine."""
+    torch_cuda: bool = True
+    """Whether PyTorch as it is installed can compute on NVIDIA cards."""
     notes: tuple[str, ...] = ()
     """What could not be found out, and why."""
 

@@ -24,16 +24,38 @@ _INT8_BYTES = 1 + 12 / 32
 
 
 WEIGHTS_IN_MEMORY = (
-    "this version computes on the processor and keeps each weight in memory as an 8-bit integer "
+    "the processor keeps each weight in memory as an 8-bit integer "
     f"with its scales ({_INT8_BYTES:.1f} bytes), however few bits it has in the file: all sizes of "
     "a model need the same memory"
 )
 """Why a model needs more memory than its file has bytes."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardShare:
+    """Bytes of an engine on a card that an engine on the processor does not have."""
+
+    name: str
+    expert_bytes: int
+    """Routed experts in the card's memory, of `all_expert_bytes`."""
+    all_expert_bytes: int
+    least_expert_bytes: int
+    """What must be there for experts, however little is left."""
+    table_bytes: int
+    """The n-gram table in the card's memory, of `all_table_bytes`: all of it or nothing."""
+    all_table_bytes: int
+    spare_slots: int
+    host_bytes: int
+    """What the engine takes of the machine's memory: experts, table and checkpoints."""
+    host_available_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Bytes of one engine. `available_bytes` is what the machine can give it."""
+    """Bytes of one engine, on the processor or on a card.
+
+    `available_bytes` is what the machine, or the card, can give it.
+    """
 
     weight_bytes: int
     cache_bytes_per_slot: int
@@ -42,32 +64,69 @@ class MemoryPlan:
     slots: int
     work_bytes: int
     available_bytes: int
+    card: CardShare | None = None
+    """`None` on the processor."""
 
     @property
     def slot_bytes(self) -> int:
-        """What one more slot costs."""
-        return (
-            self.cache_bytes_per_slot + self.state_bytes_per_slot + self.checkpoint_bytes_per_slot
-        )
+        """What one more slot costs. A card leaves checkpoints to the machine's memory."""
+        checkpoints = 0 if self.card else self.checkpoint_bytes_per_slot
+        return self.cache_bytes_per_slot + self.state_bytes_per_slot + checkpoints
 
     @property
     def total_bytes(self) -> int:
-        """All of it."""
-        return self.weight_bytes + self.work_bytes + self.slots * self.slot_bytes
+        """All of it; on a card all that lies there."""
+        return self._fixed_bytes + self.slots * self.slot_bytes
 
     @property
     def slots_that_fit(self) -> int:
-        """As many slots of this kind as the machine has room for; at least 0."""
-        left = self.available_bytes - self.weight_bytes - self.work_bytes
-        return max(0, left // max(1, self.slot_bytes))
+        """As many slots of this kind as there is room for; at least 0."""
+        left = self.available_bytes - self._fixed_bytes
+        if self.card is None:
+            return max(0, left // max(1, self.slot_bytes))
+        left += self.card.expert_bytes - self.card.least_expert_bytes
+        checkpoints = max(1, self.checkpoint_bytes_per_slot)
+        beside = self.card.host_available_bytes - self.card.host_bytes
+        by_host = self.slots + beside // checkpoints
+        return max(0, min(left // max(1, self.slot_bytes), by_host))
 
     @property
     def fits(self) -> bool:
-        """True when the machine can give that much."""
-        return self.total_bytes <= self.available_bytes
+        """True when the machine, and the card, can give that much."""
+        beside = self.card is None or self.card.host_bytes <= self.card.host_available_bytes
+        return beside and self.total_bytes <= self.available_bytes
+
+    @property
+    def _fixed_bytes(self) -> int:
+        """What does not depend on the number of slots."""
+        fixed = self.weight_bytes + self.work_bytes
+        if self.card:
+            fixed += self.card.expert_bytes + self.card.table_bytes
+            fixed += self.card.spare_slots * self.slot_bytes
+        return fixed
 
     def rows(self) -> tuple[tuple[str, int], ...]:
         """The table that `strata run` prints: what for, and bytes."""
+        return self._rows() if self.card is None else self._card_rows(self.card)
+
+    def _card_rows(self, card: CardShare) -> tuple[tuple[str, int], ...]:
+        share = card.expert_bytes / card.all_expert_bytes if card.all_expert_bytes else 1.0
+        slots = self.slots + card.spare_slots
+        spare = f"{self.slots} slots and {card.spare_slots} to prepare"
+        return (
+            ("weights beside the experts", self.weight_bytes),
+            (f"routed experts, {share:.0%} of them", card.expert_bytes),
+            ("n-gram table", card.table_bytes),
+            (f"keys and values, {spare}", slots * self.cache_bytes_per_slot),
+            (f"recurrent state, {spare}", slots * self.state_bytes_per_slot),
+            ("working memory", self.work_bytes),
+            ("total", self.total_bytes),
+            (f"available on {card.name}", self.available_bytes),
+            ("in the machine's memory", card.host_bytes),
+            ("available there", card.host_available_bytes),
+        )
+
+    def _rows(self) -> tuple[tuple[str, int], ...]:
         return (
             ("weights", self.weight_bytes),
             (f"keys and values, {self.slots} slots", self.slots * self.cache_bytes_per_slot),

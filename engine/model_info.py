@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from engine.card_weights import CardWeights
+from engine.config import RunConfig
+from engine.errors import ConfigError
 from engine.gguf.reader import GGUF, open_gguf
+from engine.model_source import open_model
 from engine.models.config import LayerConfig, ModelConfig
 
 _EXPERTS = r"blk\.(\d+)\.ffn_(gate|up|down|gate_up)_exps\."
@@ -45,6 +49,10 @@ class ModelInfo:
     """The n-gram table, as stored; 0: there is none."""
     draft_bytes: int
     """The draft layer, as stored, with its experts; 0: there is none."""
+    on_card: CardWeights
+    """The weights as they lie in a card's memory."""
+    row_state_bytes: int
+    """What the rings of a slot's state take for each row that a window may still drop."""
 
     @property
     def dense_bytes(self) -> int:
@@ -80,6 +88,8 @@ class ModelInfo:
             expert_pairs=trunk * config.experts.count,
             table_bytes=_stored(gguf, r"per_layer_token_embd\."),
             draft_bytes=_stored(gguf, r"blk\.(\d+)\.", least=trunk),
+            on_card=CardWeights.from_gguf(gguf, config),
+            row_state_bytes=sum(_row_bytes(config, layer) for layer in config.layers),
         )
 
 
@@ -96,6 +106,20 @@ def read_model_info(path: Path, mtp: Path | None = None) -> ModelInfo:
         return _with_draft_layer(info, gguf)
 
 
+def named_model_info(run: RunConfig) -> ModelInfo:
+    """The sizes of the model that is asked for; `ConfigError` when none or two are named."""
+    if run.synthetic is not None:
+        if run.model is not None:
+            raise ConfigError(
+                f"{run.model} and --synthetic {run.synthetic} are both given",
+                "leave one of them out",
+            )
+        return ModelInfo.from_gguf(open_model("", run.synthetic))
+    if run.model is None:
+        raise ConfigError("no model is named", "give --model FILE.gguf")
+    return read_model_info(run.model, run.mtp)
+
+
 def _with_draft_layer(info: ModelInfo, gguf: GGUF) -> ModelInfo:
     quantised, in_floats = _weights(gguf)
     stored = sum(tensor.nbytes for tensor in gguf.tensors.values())
@@ -105,6 +129,11 @@ def _with_draft_layer(info: ModelInfo, gguf: GGUF) -> ModelInfo:
         quantised_weights=info.quantised_weights + quantised,
         float_weights=info.float_weights + in_floats,
         draft_bytes=info.draft_bytes + stored,
+        on_card=replace(
+            info.on_card,
+            draft_bytes=info.on_card.draft_bytes
+            + CardWeights.from_gguf(gguf, ModelConfig.from_gguf(gguf)).draft_bytes,
+        ),
     )
 
 
@@ -148,4 +177,16 @@ def _state_bytes(config: ModelConfig, layer: LayerConfig) -> int:
         numbers += (net.conv_kernel - 1) * net.channels
     if layer.ngram and config.ngram is not None:
         numbers += config.ngram.conv_span * max(1, config.hyper_streams) * config.width
+    return 4 * numbers
+
+
+def _row_bytes(config: ModelConfig, layer: LayerConfig) -> int:
+    """One row more in the rings of a layer."""
+    numbers = 0
+    if layer.mixer == "gated_delta_net" and config.gated_delta_net is not None:
+        numbers += config.gated_delta_net.channels
+    if layer.compress_ratio and config.indexer is not None:
+        numbers += config.indexer.key_length
+    if layer.ngram and config.ngram is not None:
+        numbers += max(1, config.hyper_streams) * config.width
     return 4 * numbers

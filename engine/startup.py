@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig
+from engine.cuda_process import local_cards, take_card
 from engine.engine import Engine, EngineOptions
-from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from engine.hardware import local_hardware
-from engine.model_info import read_model_info
+from engine.model_info import named_model_info
 from engine.resolve import Plan, make_plan
+from engine.torch_build import torch_has_cuda
 
 if TYPE_CHECKING:
     from engine.api import Model
@@ -25,9 +26,10 @@ _TURN = "<|im_start|>"
 def plan_from_args(args: Sequence[str]) -> Plan:
     """The plan that engine flags ask for on this machine; `--model` must be among them."""
     run = parse_engine_args(args)
-    if run.model is None:
-        raise ConfigError("no model is named", "give --model FILE.gguf")
-    return make_plan(run, read_model_info(run.model, run.mtp), local_hardware(Path.cwd()))
+    hardware = local_hardware(Path.cwd())
+    if run.device != "cpu" and torch_has_cuda():
+        hardware = replace(hardware, gpus=local_cards())
+    return make_plan(run, named_model_info(run), hardware)
 
 
 def load_planned(
@@ -37,11 +39,13 @@ def load_planned(
     from engine.api import load
     from engine.reference.compiled import compiled_before
 
-    if not compiled_before():
+    device = "cpu" if config.card is None else take_card(config.card)
+    if config.card is None and not compiled_before():
         print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
     return load(
         config.model,
-        device=config.device,
+        device=device,
+        synthetic=config.synthetic,
         mtp=config.mtp,
         activations=config.activations,
         kv=config.kv,
@@ -49,6 +53,7 @@ def load_planned(
         max_context=config.max_context,
         spec=spec or config.spec,
         pooled_norm=config.mtp_hnorm == "pooled",
+        table_place="ram" if config.card is None else config.card.table_place,
     )
 
 

@@ -135,6 +135,16 @@ def traces(environment: Mapping[str, str]) -> bool:
     return bool(read_switches(environment).get(_TRACE, _TRACE.default))
 
 
+def card_environment(identity: str) -> dict[str, str]:
+    """What shows CUDA one card only, by its uuid or by its number in the order of PCI buses."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": identity}
+
+
+def show_one_card(identity: str) -> None:
+    """The same for this process, before it uses CUDA."""
+    os.environ.update(card_environment(identity))
+
+
 def this_environment() -> Mapping[str, str]:
     """The environment of this process."""
     return os.environ

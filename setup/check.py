@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.config import RunConfig
 from engine.memory import MemoryPlan
 from engine.resolve import make_plan
 from setup.models.catalogue import ModelRow
@@ -87,8 +86,7 @@ def shortfall(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What was asked for and is served with less: for want of memory, and by the model's limit."""
     asked, longest = situation.asked, subject.info.train_context
-    kv = found.config["args"][found.config["args"].index("--kv") + 1]
-    run = RunConfig(max_context=found.rule.context, kv=kv, slots=asked.parallel)
+    run = replace(found.run, slots=asked.parallel)
     plan = make_plan(run, subject.info, situation.hardware)
     cut, limited = [], []
     if asked.parallel is not None and plan.config.slots < asked.parallel:

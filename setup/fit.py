@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from engine.config import RunConfig
 from engine.hardware import Hardware
 from engine.resolve import make_plan
 from setup.asked import Asked
@@ -54,10 +53,8 @@ def _fit(where: str, subject: Subject, found: Recommendation, holds: _Holds) -> 
 
 
 def _on_engine(subject: Subject, hardware: Hardware, found: Recommendation) -> _Holds:
-    kv = found.config["args"][found.config["args"].index("--kv") + 1]
-
     def holds(context: int, slots: int) -> bool:
-        run = RunConfig(max_context=context, slots=slots, kv=kv, prompt_cache=1)
+        run = replace(found.run, max_context=context, slots=slots, prompt_cache=1)
         plan = make_plan(run, subject.info, hardware)
         same = (plan.config.max_context, plan.config.slots) == (context, slots)
         return same and plan.memory.fits

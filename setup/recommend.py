@@ -11,10 +11,12 @@ from typing import Any
 from engine.capabilities import THIS_VERSION, Capabilities
 from engine.card_memory import CardPlan
 from engine.config import Decision, RunConfig
-from engine.hardware import Hardware
+from engine.devices import card_fault
+from engine.hardware import Gpu, Hardware
 from engine.memory import WEIGHTS_IN_MEMORY, MemoryPlan
 from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
+from engine.sizes import USEFUL_CONTEXT
 from setup.asked import Asked
 from setup.card_plans import place
 from setup.config.earlier import Earlier, read_earlier
@@ -47,6 +49,8 @@ class Recommendation:
     notes: tuple[str, ...]
     memory: MemoryPlan
     """Of this version's engine with that config."""
+    run: RunConfig
+    """What that config asks of this version's engine, as far as it decides about memory."""
     cards: tuple[CardPlan, ...]
     """What the rules would put on each card."""
     unheeded: tuple[str, ...] = ()
@@ -94,9 +98,8 @@ def recommend(
     asked, capped = within(subject.info, asked, capabilities)
     # What is written follows the context that this version serves.
     choice = choose(replace(case, asked=asked)) if capped else rule
-    taken = written(subject.row, hardware, choice, asked, capabilities)
-    plan = _plan(subject, hardware, choice, taken, _slots(asked, taken, old, earlier))
-    config = _config(subject, asked, old, choice, taken, plan, folder)
+    taken, run, plan = _engine(subject, hardware, choice, asked, old, earlier, capabilities)
+    config = _config(subject, asked, old, choice, taken, plan, folder, capabilities)
     config["args"] += _more_flags(config["args"], earlier, asked.parallel is not None, calibration)
     placed = place(subject.info, hardware, choice, asked)
     return Recommendation(
@@ -118,6 +121,7 @@ def recommend(
             *tips(subject.row, hardware, choice, asked, placed.plans, capabilities),
         ),
         memory=plan.memory,
+        run=run,
         cards=placed.plans,
         unheeded=capped,
     )
@@ -147,12 +151,50 @@ def _slots(asked: Asked, taken: Written, old: Mapping[str, Any], earlier: Earlie
     return None
 
 
-def _plan(
-    subject: Subject, hardware: Hardware, choice: RuleChoice, taken: Written, slots: int | None
-) -> Plan:
-    """What the engine makes of it, so that setup writes nothing that would be cut."""
-    run = RunConfig(max_context=choice.context, kv=taken.kv, slots=slots)
-    return make_plan(run, subject.info, hardware)
+def _engine(
+    subject: Subject,
+    hardware: Hardware,
+    choice: RuleChoice,
+    asked: Asked,
+    old: Mapping[str, Any],
+    earlier: Earlier,
+    capabilities: Capabilities,
+) -> tuple[Written, RunConfig, Plan]:
+    """What is written, what that asks of the engine, and what the engine makes of it, so that setup
+    writes nothing that would be cut: the largest of the chosen cards that can hold the model, else
+    the processor."""
+    row = subject.row
+
+    def tried(card: Gpu | None, idle: str = "") -> tuple[Written, RunConfig, Plan]:
+        taken = written(row, hardware, choice, asked, capabilities, card, idle)
+        run = RunConfig(
+            max_context=choice.context,
+            kv=taken.kv,
+            slots=_slots(asked, taken, old, earlier),
+            device="cpu" if card is None else f"{card.backend}:{card.index}",
+            vram_reserve_mib=None if card is None else asked.vram_reserve_mib,
+            table_place=None if card is None else taken.flag("--ple-io"),
+        )
+        return taken, run, make_plan(run, subject.info, hardware, capabilities)
+
+    if capabilities.follow_the_rules:
+        return tried(None)
+    faults = {}
+    for card in sorted(choice.cards, key=lambda card: -card.vram_bytes):
+        fault = card_fault(card, hardware, capabilities)
+        if not fault:
+            found = tried(card)
+            plan = found[2]
+            if plan.memory.fits and plan.config.max_context >= min(USEFUL_CONTEXT, choice.context):
+                return found
+            fault = f"{_needed(plan)} of its memory"
+        faults[fault] = card
+    return tried(None, "; ".join(faults) or "no card is used")
+
+
+def _needed(plan: Plan) -> str:
+    needed, there = plan.memory.total_bytes / 1e9, plan.memory.available_bytes / 1e9
+    return f"the model takes {needed:.1f} GB, and {there:.1f} GB may be used"
 
 
 def _config(
@@ -163,15 +205,18 @@ def _config(
     taken: Written,
     plan: Plan,
     folder: Path,
+    capabilities: Capabilities,
 ) -> dict[str, Any]:
     """The keys that setup owns. What was asked for is written as asked, and what setup chose as it
     fits: the engine changes neither."""
     on_cards = "backend" in taken.config
-    context = choice.context if on_cards or asked.context else plan.config.max_context
+    # An engine that streams keys and values serves what the rules chose.
+    streams = on_cards and capabilities.has("kv_streaming")
+    context = choice.context if streams or asked.context else plan.config.max_context
     config: dict[str, Any] = {
         "model": _portable(subject, folder),
         "model_name": old.get("model_name", subject.row.tag),
-        "backend": plan.config.device,
+        "backend": "cpu",
         **taken.config,
         "args": ["--max-context", str(context), "--kv", taken.kv, *taken.args],
         "host": asked.host or old.get("host") or DEFAULT_HOST,
@@ -204,7 +249,7 @@ def _unused_cards(choice: RuleChoice, taken: Written) -> tuple[str, ...]:
     if not choice.cards or "backend" in taken.config:
         return ()
     names = " and ".join(dict.fromkeys(card.name for card in choice.cards))
-    return (f"cards: the rules above count with {names}, which this version does not use",)
+    return (f"cards: the rules above count with {names}, which this version does not use here",)
 
 
 _TOLD = ("device", "max_context", "slots", "mtp")

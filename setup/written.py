@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.capabilities import Capabilities
 from engine.config import KV_FORMATS
-from engine.hardware import Hardware
+from engine.hardware import Gpu, Hardware
 from setup.asked import SAMPLING, Asked
 from setup.models.catalogue import ModelRow
 from setup.rule_choice import RuleChoice
@@ -31,6 +31,10 @@ class Written:
     left_out: tuple[str, ...]
     without_effect: tuple[str, ...]
 
+    def flag(self, name: str) -> str | None:
+        """The value of a flag that is written."""
+        return self.args[self.args.index(name) + 1] if name in self.args else None
+
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
@@ -40,6 +44,8 @@ class _Wish:
     what: str
     args: tuple[str, ...] = ()
     config: tuple[tuple[str, Any], ...] = ()
+    card: bool = False
+    """Whether it is of use only where a card computes."""
 
 
 def written(
@@ -48,14 +54,24 @@ def written(
     choice: RuleChoice,
     asked: Asked,
     capabilities: Capabilities,
+    card: Gpu | None = None,
+    idle: str = "",
 ) -> Written:
-    """Everything of `choice` that `capabilities` hold, and what they do not."""
+    """Everything of `choice` that `capabilities` hold, and what they do not.
+
+    `card`: the one that this version computes on where it uses no more; `None`: it computes on the
+    processor, since `idle`.
+    """
     kv, kv_note = _kv(choice.kv, capabilities)
-    wishes = _wishes(row, hardware, choice, asked)
-    done = [wish for wish in wishes if capabilities.has(wish.feature)]
+    wishes = _wishes(row, hardware, choice, asked, card, capabilities)
+    done = [wish for wish in wishes if capabilities.has(wish.feature) and not (wish.card and idle)]
     config: dict[str, Any] = dict(pair for wish in done for pair in wish.config)
     env: Mapping[str, str] = {}
-    left = [f"{w.what}: {capabilities.missing(w.feature)}" for w in wishes if w not in done]
+    left = [
+        f"{w.what}: {idle if w.card and idle else capabilities.missing(w.feature)}"
+        for w in wishes
+        if w not in done
+    ]
     args = tuple(word for wish in done for word in wish.args)
     if choice.fill is not None and choice.profile is not None:
         missing = choice.profile.missing(capabilities)
@@ -114,37 +130,54 @@ def _kv(kv: str, capabilities: Capabilities) -> tuple[str, tuple[str, ...]]:
 
 
 def _wishes(
-    row: ModelRow, hardware: Hardware, choice: RuleChoice, asked: Asked
+    row: ModelRow,
+    hardware: Hardware,
+    choice: RuleChoice,
+    asked: Asked,
+    card: Gpu | None,
+    capabilities: Capabilities,
 ) -> tuple[_Wish, ...]:
     """In the order in which the flags are written."""
+    several = len(choice.cards) > 1 and not capabilities.has("layer_split")
+    one = card if several else None
     found = (
-        *_card_wishes(choice),
+        *_card_wishes(choice, one),
         _rope(choice),
         _low_ram(choice),
         _table(row, hardware),
         _streaming(choice),
         _number("resident_budget", "--resident-budget-gib", choice.resident_budget_gib),
         _vision(asked),
-        _number("vram_reserve", "--vram-reserve-mib", asked.vram_reserve_mib),
+        _number("vram_reserve", "--vram-reserve-mib", asked.vram_reserve_mib, card=True),
         _workers(hardware, asked),
         _draft_vocab(asked),
     )
     return tuple(wish for wish in found if wish is not None)
 
 
-def _card_wishes(choice: RuleChoice) -> tuple[_Wish | None, ...]:
+def _card_wishes(choice: RuleChoice, one: Gpu | None) -> tuple[_Wish | None, ...]:
+    """`one`: the only card that is used of several."""
     if not choice.cards:
         return ()
     counts = Counter(card.name for card in choice.cards)
     names = " and ".join(f"{n} x {name}" if n > 1 else name for name, n in counts.items())
-    numbers = [card.index for card in choice.cards]
+    numbers = [card.index for card in (choice.cards if one is None else (one,))]
     backend = choice.cards[0].backend
     gpu = numbers[0] if len(numbers) == 1 else numbers
     old_cards = (("cuda", 12),) if choice.cuda12 else ()
     use = _Wish(
-        backend, f"the model on {names}", (), (("backend", backend), ("gpu", gpu), *old_cards)
+        backend,
+        f"the model on {names}",
+        (),
+        (("backend", backend), ("gpu", gpu), *old_cards),
+        card=True,
     )
-    cache = _Wish("expert_cache", "as many experts as fit on the card", ("--expert-cache", "auto"))
+    cache = _Wish(
+        "expert_cache",
+        "as many experts as fit on the card",
+        ("--expert-cache", "auto"),
+        card=True,
+    )
     if choice.layer_split is None:
         return (use, cache)
     # `auto` places layers after it has seen what the cards hold.
@@ -174,7 +207,7 @@ def _low_ram(choice: RuleChoice) -> _Wish | None:
 
 def _table(row: ModelRow, hardware: Hardware) -> _Wish | None:
     place, reason = ple_io(row, hardware.ram_gib, hardware.disk_rotational)
-    return _Wish("table_place", reason, ("--ple-io", place)) if place else None
+    return _Wish("table_place", reason, ("--ple-io", place), card=True) if place else None
 
 
 def _streaming(choice: RuleChoice) -> _Wish | None:
@@ -205,5 +238,7 @@ def _draft_vocab(asked: Asked) -> _Wish | None:
     return _Wish("draft_vocab", f"draft vocabulary {asked.draft_vocab}", (), keys)
 
 
-def _number(feature: str, flag: str, value: int | None) -> _Wish | None:
-    return None if value is None else _Wish(feature, f"{flag} {value}", (flag, str(value)))
+def _number(feature: str, flag: str, value: int | None, *, card: bool = False) -> _Wish | None:
+    if value is None:
+        return None
+    return _Wish(feature, f"{flag} {value}", (flag, str(value)), card=card)

@@ -113,10 +113,10 @@ def _pieces(model: Model, config: EngineConfig, request: Request) -> Iterator[st
 def _prompt(config: EngineConfig, model: Model, text: str) -> Prompt:
     """The text as a chat when the model has a template, else as it is."""
     from engine.gguf.chat_template import ChatTemplate
-    from engine.gguf.reader import open_gguf
+    from engine.model_source import open_model
     from engine.output_parser import THINK
 
-    with open_gguf(config.model) as gguf:
+    with open_model(config.model, config.synthetic) as gguf:
         if "tokenizer.chat_template" not in gguf.metadata:
             return Prompt(tuple(model.tokenizer.encode(text)), False)
         template = ChatTemplate.from_metadata(gguf.metadata)

@@ -19,8 +19,8 @@ TITLES = (
     "model",
     "download, GB",
     "should have RAM, GiB",
-    "once cards compute: by RAM and cards",
-    "this version: processor only",
+    "by the rules, with RAM and cards",
+    "this version, here",
 )
 
 

@@ -12,6 +12,7 @@ from engine.config import RunConfig
 from engine.errors import ConfigError
 from engine.flags import flag_for, parse_engine_args
 from engine.memory import WEIGHTS_IN_MEMORY
+from engine.sizes import shortage
 from strata_cli.folder import here
 from strata_cli.options import told_names
 
@@ -33,7 +34,17 @@ class Chosen:
     """Memory of this machine with its swap."""
 
     def check_room(self) -> None:
-        """Raises `ConfigError` for a model that this machine cannot hold, whatever else ends."""
+        """Raises `ConfigError` for a model that the card, or this machine where no card is used,
+        cannot hold, whatever else ends."""
+        memory = self.plan.memory
+        if memory.card is not None:
+            if not memory.fits:
+                raise ConfigError(
+                    f"{self.plan.config.model.name} does not fit on {memory.card.name}: "
+                    f"{shortage(memory, 'its memory')}",
+                    "a shorter --context or fewer --slots need less; --device cpu uses no card",
+                )
+            return
         needed, there = self.plan.memory.total_bytes, self.machine_bytes
         if needed <= there:
             return
@@ -63,25 +74,38 @@ def _checked(field: str, value: Any) -> Any:
 
 def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     """Reads the config, the model's header and the machine, and resolves them."""
-    from engine.model_info import read_model_info
+    from engine.model_info import named_model_info
     from engine.resolve import make_plan
     from engine.switches import this_environment
-    from setup.models.bundled import find_model
     from setup.probe import ThisMachine, probe
     from strata_cli.precedence import layered
 
     folder = here()
     file = _read(config, flags, folder, console)
     asked = flags if file is None else flags.over(file.run)
-    model = find_model(None if asked.model is None else str(asked.model), folder)
-    info = read_model_info(model, asked.mtp)
+    asked = _with_model(flags, asked, folder)
+    info = named_model_info(asked)
     hardware = probe(ThisMachine(folder))
     found = layered(flags, file, info, hardware, this_environment())
     for note in found.notes:
         console.note(note)
-    plan = make_plan(replace(found.run, model=model), info, hardware)
+    plan = make_plan(
+        replace(found.run, model=asked.model, synthetic=asked.synthetic), info, hardware
+    )
     path = None if file is None else file.path
     return Chosen(plan, found.values, path, hardware.ram_bytes + hardware.swap_bytes)
+
+
+def _with_model(flags: RunConfig, asked: RunConfig, folder: Path) -> RunConfig:
+    """With the file that is meant; random weights that a flag names need none."""
+    from setup.models.bundled import find_model
+
+    if flags.synthetic is not None:
+        return replace(asked, model=flags.model)
+    if asked.synthetic is not None and flags.model is None:
+        return asked
+    name = None if asked.model is None else str(asked.model)
+    return replace(asked, model=find_model(name, folder), synthetic=None)
 
 
 def _read(
@@ -90,8 +114,9 @@ def _read(
     """The config that is named, or the only one here; none beside a model that a flag names."""
     from setup.config.file import not_files, read_config
 
-    path = config if config or flags.model else only_config(folder)
-    for sentence in () if config or flags.model else not_files(folder):
+    named = config or flags.model or flags.synthetic
+    path = config if named else only_config(folder)
+    for sentence in () if named else not_files(folder):
         console.warn(sentence)
     if path is None:
         return None

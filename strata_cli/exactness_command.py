@@ -12,12 +12,14 @@ from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
     Context,
+    Device,
     EngineArgs,
     Json,
     Kv,
     ModelPath,
     Quiet,
     Slots,
+    Synthetic,
     Verbose,
 )
 
@@ -41,6 +43,8 @@ def check_exactness(
         typer.Option(metavar="K=V,...", help="Sampling keys; else a greedy and a sampled set."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random chunks.")] = 1,
+    device: Device = None,
+    synthetic: Synthetic = None,
     slots: Slots = None,
     context: Context = None,
     kv: Kv = None,
@@ -62,7 +66,13 @@ def check_exactness(
     suites = choose_suites(suite)
     chosen_keys = (GREEDY, SAMPLED) if keys is None else (_keys(keys),)
     flags = engine_flags(
-        model=model, slots=slots, max_context=context, kv=kv, engine_args=engine_args
+        model=model,
+        synthetic=synthetic,
+        device=device,
+        slots=slots,
+        max_context=context,
+        kv=kv,
+        engine_args=engine_args,
     )
     chosen = choose(config, flags, console)
     chosen.check_room()

@@ -53,6 +53,20 @@ Context = Annotated[
 Kv = Annotated[
     str | None, typer.Option("--kv", metavar="FORMAT", help="Keys and values: int8, fp16 or f32.")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="DEVICE", help="auto, cpu, cuda or cuda:N; auto: a card that can do it."
+    ),
+]
+Synthetic = Annotated[
+    str | None,
+    typer.Option(
+        "--synthetic",
+        metavar="FAMILY:MIX",
+        help="Random weights in place of a file, such as qwen3.8-flash-next:iq3_s.",
+    ),
+]
 Spec = Annotated[
     int | None,
     typer.Option("--spec", metavar="N", help="Rows of a conversation in a window; 1: no drafts."),

@@ -13,6 +13,7 @@ from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
     Context,
+    Device,
     EngineArgs,
     Json,
     Kv,
@@ -20,6 +21,7 @@ from strata_cli.options import (
     Quiet,
     Slots,
     Spec,
+    Synthetic,
     Verbose,
     given_path,
 )
@@ -49,6 +51,8 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", parser=given_path, help="Where the engine's log goes."),
     ] = None,
+    device: Device = None,
+    synthetic: Synthetic = None,
     slots: Slots = None,
     context: Context = None,
     kv: Kv = None,
@@ -66,7 +70,14 @@ def run(
     if prompt is not None and not prompt.strip():
         raise ConfigError("--prompt is empty", "write a text after it")
     flags = engine_flags(
-        model=model, slots=slots, max_context=context, kv=kv, spec=spec, engine_args=engine_args
+        model=model,
+        synthetic=synthetic,
+        device=device,
+        slots=slots,
+        max_context=context,
+        kv=kv,
+        spec=spec,
+        engine_args=engine_args,
     )
     chosen = choose(config, flags, console)
     if plan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.errors import ConfigError
 from engine.flags import engine_args
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
-from engine.switches import API_KEY_VARIABLE, this_environment
+from engine.switches import API_KEY_VARIABLE, card_environment, this_environment
 from setup.models.bundled import model_tag
 from strata_cli.chosen import Chosen
 
@@ -55,9 +55,15 @@ def server_options(
     said.setdefault("model_name", model_tag(chosen.plan.config.model))
     if "log" in said and chosen.config_path is not None and log is None:
         said["log"] = chosen.config_path.parent / os.path.expanduser(said["log"])
+    config = chosen.plan.config
+    shown: Mapping[str, str] = {}
+    if config.card is not None:  # the engine sees no other card, and counts from 0
+        shown = card_environment(config.card.identity)
+        config = replace(config, device="cuda:0")
     return ServerOptions(
-        engine=(python, "-m", "engine", "--serve", *engine_args(chosen.plan.config)),
-        engine_env={**environment, **chosen.server.get("env", {})},
+        engine=(python, "-m", "engine", "--serve", *engine_args(config)),
+        engine_env={**environment, **chosen.server.get("env", {}), **shown},
+        synthetic=config.synthetic,
         gguf=chosen.plan.config.model,
         decisions=tuple(asdict(decision) for decision in chosen.plan.decisions),
         **said,

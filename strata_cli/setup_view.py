@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 
 
-def show_machine(hardware: Hardware, backends: Sequence[str], console: Console) -> None:
+def show_machine(hardware: Hardware, backends: Collection[str], console: Console) -> None:
     """Processor, memory, disk and cards; `backends` are those of this version."""
     cpu = hardware.cpu
     features = [name for name, there in (("AVX2", cpu.avx2), ("AVX-512", cpu.avx512)) if there]
@@ -29,8 +29,8 @@ def show_machine(hardware: Hardware, backends: Sequence[str], console: Console) 
         console.note(f"GPU {gpu.index:<6} {_card(gpu)}")
     if not hardware.gpus:
         console.note("GPU        none")
-    elif not backends:
-        console.note("           this version computes on the processor and uses no GPU")
+    elif not set(backends) & {gpu.backend for gpu in hardware.gpus}:
+        console.note("           this version uses none of these GPUs")
 
 
 def _disk(hardware: Hardware) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engine.card_weights import CardWeights
 from engine.hardware import Cpu, Gpu, Hardware
 from engine.model_info import ModelInfo
 
@@ -58,5 +59,13 @@ def flash_next_sizes(**changes: object) -> ModelInfo:
         "expert_pairs": 48 * 512,
         "table_bytes": 10**9,
         "draft_bytes": 10**8,
+        "on_card": CardWeights(
+            dense_bytes=8 * 10**8,
+            embedding_bytes=2 * 10**8,
+            expert_bytes=25 * 10**8,
+            table_bytes=10**9,
+            draft_bytes=10**8,
+        ),
+        "row_state_bytes": 1_550_000,
     }
     return ModelInfo(**{**values, **changes})  # type: ignore[arg-type]

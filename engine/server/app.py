@@ -49,7 +49,7 @@ def serve(options: ServerOptions) -> int:
         options = replace(options, announce=_to_stderr)
     listener = bind(options)
     try:
-        server = Server(options, GgufText(gguf), listener)
+        server = Server(options, GgufText(gguf, options.synthetic), listener)
     except BaseException:
         listener.close()
         raise

@@ -21,6 +21,8 @@ class ServerOptions:
     """Its whole environment; `None`: this process's."""
     gguf: Path | None = None
     """The model file that the tokenizer and the chat template are read from."""
+    synthetic: str | None = None
+    """Random weights in place of the file."""
     host: str = "127.0.0.1"
     port: int = 8080
     """0: any free port (`Server.port` says which)."""

@@ -61,13 +61,13 @@ class TextModel(Protocol):
 class GgufText:
     """A `TextModel` of a model file. The file is not kept open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, synthetic: str | None = None) -> None:
         # Imported here: tests with another text model need no GGUF reader.
         from engine.gguf.chat_template import ChatTemplate
-        from engine.gguf.reader import open_gguf
         from engine.gguf.tokenizer import Tokenizer
+        from engine.model_source import open_model
 
-        gguf = open_gguf(path)
+        gguf = open_model(path, synthetic)
         try:
             self._tokenizer = Tokenizer.from_metadata(gguf.metadata)
             self._template = ChatTemplate.from_metadata(gguf.metadata)

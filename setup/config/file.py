@@ -58,7 +58,7 @@ def check_config(values: Mapping[str, Any], path: Path) -> ConfigFile:
 def run_of(values: Mapping[str, Any], folder: Path, where: str) -> RunConfig:
     """What the keys of a config ask of the engine; `where` names it in errors.
 
-    The flags in `args` win over the keys `model`, `backend` and `parallel`.
+    The flags in `args` win over the keys `model`, `backend`, `gpu` and `parallel`.
     """
     try:
         args = parse_engine_args(values.get("args", []), f"{where}: args:")
@@ -68,10 +68,18 @@ def run_of(values: Mapping[str, Any], folder: Path, where: str) -> RunConfig:
     keys = RunConfig(
         model=_placed(folder, values.get("model")),
         slots=values.get("parallel"),
-        device=values.get("backend") if values.get("backend") != "hip" else "cuda",
+        device=_device(values),
+        vram_reserve_mib=values.get("vram_reserve_mib"),
     )
     placed = RunConfig(model=_placed(folder, args.model), mtp=_placed(folder, args.mtp))
     return placed.over(args).over(keys)
+
+
+def _device(values: Mapping[str, Any]) -> str | None:
+    """What `backend` and `gpu` mean: cuda:N for the first of the cards that are named."""
+    backend, gpu = values.get("backend"), values.get("gpu")
+    first = gpu[0] if isinstance(gpu, list) and gpu else gpu
+    return f"cuda:{first}" if backend == "cuda" and isinstance(first, int) else backend
 
 
 def check_value(key: ConfigKey, value: Any, where: str) -> None:

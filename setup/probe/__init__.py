@@ -43,6 +43,7 @@ def probe(machine: Machine) -> Hardware:
         numa_nodes=notes.guard("NUMA nodes", lambda: system.numa_nodes(machine), 1),
         disk_rotational=notes.guard("the disk's kind", lambda: system.rotational(machine), False),
         desktop=notes.guard("the desktop", lambda: system.desktop(machine), False),
+        torch_cuda=notes.guard("PyTorch", lambda: machine.torch_cuda(), False),
         notes=notes.all(),
     )
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from engine.host_memory import HostMemory, counted_memory
 from engine.switches import this_environment
 from engine.system_files import MOST_BYTES, read_system_file
+from engine.torch_build import torch_has_cuda
 
 _COMMAND_S = 20
 _MOST_NAMES = 4096
@@ -70,6 +71,9 @@ class Machine(Protocol):
 
     def core_count(self) -> int:
         """Physical cores, where the system does not say more; 0: not known."""
+
+    def torch_cuda(self) -> bool:
+        """Whether PyTorch, as it is installed, can compute on NVIDIA cards."""
 
 
 class ThisMachine:
@@ -146,3 +150,6 @@ class ThisMachine:
         except ImportError:
             return 0
         return psutil.cpu_count(logical=False) or 0
+
+    def torch_cuda(self) -> bool:
+        return torch_has_cuda()

@@ -61,6 +61,11 @@ class Situation:
         return tuple(name for name in BACKENDS.values() if self.capabilities.has(name))
 
     @property
+    def rules_hold(self) -> bool:
+        """Whether the rules say what fits; else it is this version's engine."""
+        return self.capabilities.follow_the_rules
+
+    @property
     def subject(self) -> Subject | None:
         """The model, as far as it is chosen."""
         if self.answers.file is not None:

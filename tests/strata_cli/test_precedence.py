@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _layered(
 
 def _seen(found: Layered) -> dict[str, Any]:
     """What decides: the plan's settings, the layer split, and a switch of the engine's process."""
-    config = make_plan(found.run, INFO, MACHINE).config
+    config = make_plan(replace(found.run, device="cpu"), INFO, MACHINE).config
     return {
         "parallel": config.slots,
         "kv": config.kv,

@@ -40,7 +40,7 @@ def has_cards(s: Situation) -> bool:
 def cards(s: Situation) -> Menu:
     """The best cards together, all of them, and each alone; only the recommended one has a why."""
     found = _options(s)
-    best = next(i for i, option in enumerate(found) if option.recommended)
+    best = next((i for i, option in enumerate(found) if option.recommended), 0)
     reason = choose_cards(s.hardware, s.row, None, _backend(s), s.opt_ins).reasons[0]
     options = (
         Option(
@@ -55,7 +55,12 @@ def cards(s: Situation) -> Menu:
 
 def _options(s: Situation) -> tuple[CardOption, ...]:
     backend = _backend(s)
-    return card_options(s.hardware, s.row, backend, s.opt_ins) if backend in s.backends else ()
+    if backend not in s.backends:
+        return ()
+    found = card_options(s.hardware, s.row, backend, s.opt_ins)
+    if s.capabilities.has("layer_split"):
+        return found
+    return tuple(option for option in found if len(option.cards) == 1)
 
 
 def _backend(s: Situation) -> str | None:

@@ -21,7 +21,7 @@ def contexts(s: Situation) -> Menu:
         trial = plan if length == best else s.planned(context=length)
         if _written(trial) == length:
             reason = _reason(plan, best)
-            why = reason + _unused(s, reason) if length == best else _risk(plan, trial)
+            why = reason + _unused(s, plan, reason) if length == best else _risk(plan, trial)
             options.append(_context(length, why))
     return Menu(tuple(options), [option.value for option in options].index(best))
 
@@ -42,9 +42,10 @@ def _reason(plan: Recommendation, context: int) -> str:
     return next((r.partition(": ")[2] for r in plan.reasons if r.startswith(prefix)), "")
 
 
-def _unused(s: Situation, reason: str) -> str:
+def _unused(s: Situation, plan: Recommendation, reason: str) -> str:
     """A length that a card decides says so where no card is used."""
-    if s.backends or not reason.startswith("the smallest card"):
+    used = s.rules_hold or plan.memory.card is not None
+    if used or not reason.startswith("the smallest card"):
         return ""
     return "; this version does not use the card, and serves as much as memory holds"
 

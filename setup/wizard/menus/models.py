@@ -21,10 +21,12 @@ def why_family(s: Situation) -> str:
     row, reason = s.suggested()
     because = reason.removeprefix(f"{row.key}: ")
     found = f"By memory and cards this machine suits {row.title} {row.key}: {because}."
-    if s.backends:
+    if s.rules_hold:
         return found
     fresh = s.unasked()
     doubt = _engine_doubt(fresh, row)
+    if not doubt and _on_card(fresh, row):
+        return found
     if not doubt:
         return f"{found} This version computes it on the processor, slowly."
     return f"{found} {doubt} {_that_fit(fresh)}"
@@ -46,10 +48,10 @@ def families(s: Situation) -> Menu:
     files = tuple(_file(path) for path in s.models.files if path != s.models.bundled)
     names = tuple(dict.fromkeys(row.family for row in s.rows))
     rows = tuple(_family(s, family) for family in names)
-    if not s.backends:
+    wanted = s.suggested()[0]
+    if not s.rules_hold and not _on_card(s.unasked(), wanted):
         return Menu((small, *files, *rows))
-    wanted = s.suggested()[0].family
-    return Menu((*rows, *files, small), names.index(wanted))
+    return Menu((*rows, *files, small), names.index(wanted.family))
 
 
 def _small(s: Situation, why: str = "") -> Option:
@@ -109,7 +111,7 @@ def sizes(s: Situation) -> Menu:
     rows = tuple(row for row in s.models.sizes(s.answers.family) if row in s.rows)
     best, reason = s.suggested(s.answers.family)
     options = tuple(_size(s, row, reason if row == best else "") for row in rows)
-    if s.backends:
+    if s.rules_hold:
         return Menu(options, rows.index(best))
     fitting = [row for row in rows if _memory(s, row).fits]
     if fitting:
@@ -131,14 +133,14 @@ def _size(s: Situation, row: ModelRow, reason: str) -> Option:
     here = ", on this disk" if s.models.on_disk(row) else f", {row.download_gb:.1f} GB"
     trial = ", experimental" if row.experimental else ""
     about = f"{row.about[:1].upper()}{row.about[1:]}. " if row.about else ""
-    because = reason.removeprefix(f"{row.key}: ") if s.backends else ""
+    because = reason.removeprefix(f"{row.key}: ") if s.rules_hold else ""
     why = f"{about}{because[:1].upper()}{because[1:]}." if because else f"{about}{sentence}"
     return Option(row.key, f"{row.key}{here}{trial}: {found}", why, (row.key, *row.aliases))
 
 
 def _verdict(s: Situation, row: ModelRow) -> tuple[str, str]:
     """Whether a size fits, by what this version does with memory, and a sentence that says why."""
-    if s.backends:
+    if s.rules_hold:
         found, sentence = size_verdict(row, s.hardware.ram_gib, s.card_sizes(row))
         return found, f"{sentence}."
     memory = _memory(s, row)
@@ -147,7 +149,7 @@ def _verdict(s: Situation, row: ModelRow) -> tuple[str, str]:
 
 def doubt(s: Situation) -> str:
     """Why the chosen size may be too large; empty when it is not."""
-    if not s.backends:
+    if not s.rules_hold:
         return _engine_doubt(s, s.row)
     found, sentence = _verdict(s, s.row)
     return sentence if found == "does not fit" else ""
@@ -156,7 +158,7 @@ def doubt(s: Situation) -> str:
 def why_size(s: Situation) -> str:
     """What sizes differ in, and why that is not memory where one does not fit this version."""
     bits = "More bits for a weight mean better answers and a larger file."
-    if s.backends or all(_memory(s, row).fits for row in s.models.sizes(s.answers.family or "")):
+    if s.rules_hold or all(_memory(s, row).fits for row in s.models.sizes(s.answers.family or "")):
         return bits
     return f"{bits} {WEIGHTS_IN_MEMORY[:1].upper()}{WEIGHTS_IN_MEMORY[1:]}."
 
@@ -164,6 +166,12 @@ def why_size(s: Situation) -> str:
 def _memory(s: Situation, row: ModelRow) -> MemoryPlan:
     """Of this version's engine with what was asked for."""
     return s.planned(s.models.of_row(row)).memory
+
+
+def _on_card(s: Situation, row: ModelRow) -> bool:
+    """Whether this version holds the model on a card of this machine."""
+    found = s.planned(s.models.of_row(row))
+    return found.memory.card is not None and found.memory.fits
 
 
 def _engine_doubt(s: Situation, row: ModelRow) -> str:
@@ -181,15 +189,15 @@ def _need(row: ModelRow, memory: MemoryPlan) -> str:
 def keep(s: Situation) -> Menu:
     """Another size, another model, or this one.
 
-    Recommended is to keep what the rules chose. Where this version computes on the processor only,
-    all sizes of a family need the same memory, so another model is what helps.
+    Recommended is to keep what the rules chose. On the processor all sizes of a family need the
+    same memory, so another model is what helps.
     """
     options = (
         Option("size", "choose another size", words=("size",)),
         Option("model", "choose another model", words=("model",)),
         Option("keep", "keep it", words=("keep",)),
     )
-    if not s.backends:
+    if not s.rules_hold:
         return Menu(options, 1)
     return Menu(options, 2 if "size" in s.answers.taken else 0)
 

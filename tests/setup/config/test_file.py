@@ -123,8 +123,8 @@ def test_bad_engine_flags_are_named(tmp_path: Path, args: list[str], part: str) 
         ("idle_unload_s", 0, False),
         ("open_browser", True, True),
         ("open_browser", False, False),
-        ("gpu", 0, True),
-        ("gpu", [0, 1], True),
+        ("gpu", 0, False),
+        ("gpu", [0, 1], False),
         ("draft_vocab", "en", True),
         ("draft_vocab", "cjk", False),
         ("vision", {"mmproj": "v.gguf"}, True),
@@ -143,7 +143,7 @@ def test_keys_without_effect_are_told(tmp_path: Path, key: str, value: object, t
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("gpu", [0]), ("vision", {"a": 1}), ("draft_vocab", "en")]
+    ("key", "value"), [("layer_split", "24"), ("vision", {"a": 1}), ("draft_vocab", "en")]
 )
 def test_an_engine_that_can_do_more_tells_less(key: str, value: object) -> None:
     assert KEYS_BY_NAME[key].note(value, THIS_VERSION) is not None

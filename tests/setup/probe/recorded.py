@@ -28,6 +28,7 @@ class Recorded:
     architecture: str = "x86_64"
     device: str = "259:2"
     forbidden: Sequence[str] = ()
+    cuda: bool = True
 
     def read(self, path: str) -> str:
         return self.files.get(self._real(path), "")
@@ -70,6 +71,9 @@ class Recorded:
 
     def core_count(self) -> int:
         return 4
+
+    def torch_cuda(self) -> bool:
+        return self.cuda
 
 
 def folder(path: str, **texts: object) -> dict[str, str]:

@@ -110,7 +110,7 @@ def test_what_is_asked_of_one_model_is_not_counted_for_another() -> None:
 
 
 def test_a_card_that_is_not_used_is_said_to_be_so() -> None:
-    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION), family="qwen36")
+    _, person = ask(situation(machine("tesla-p40-64gb"), THIS_VERSION), family="qwen36")
     asking = person.asking("context")
     why = asking.options[asking.recommended].why
     assert why.startswith("the smallest card has 24")
