@@ -13,15 +13,15 @@ import importlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from multiprocessing import get_context
 from operator import attrgetter
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any, BinaryIO
 
 import triton
@@ -34,6 +34,7 @@ from triton.runtime.jit import JITFunction
 __all__ = ["Job", "compile_ahead", "listed"]
 
 Progress = Callable[[int, int], None]
+_COMPILED = b"compiled\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ def compile_ahead(
     if not jobs:
         return 0
     target = triton.runtime.driver.active.get_current_target()
-    missing = [job for job in jobs if not _in_cache(job, target)]
+    missing = [job for job in jobs if _is_missing(job, target)]
     if not missing:
         return 0
     # The longest texts first, as far as that tells how long they take: none should come last.
     missing.sort(key=lambda job: -len(job.source().fn.src))
-    return _compiled_by_workers(missing, target, workers or _cores(), progress)
+    return _compiled_by_workers(missing, target, workers or len(os.sched_getaffinity(0)), progress)
 
 
 def listed(run: Callable[[], None]) -> list[Job]:
@@ -115,6 +116,15 @@ def _not_launching(hook: Callable[..., bool]) -> Iterator[None]:
         knobs.runtime.jit_cache_hook = before
 
 
+def _is_missing(job: Job, target: GPUTarget) -> bool:
+    """Whether a worker should compile it: it can, and the cache has it not."""
+    try:
+        pickle.dumps(job)
+        return not _in_cache(job, target)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False  # a kernel within a function, or one that another is given
+
+
 def _in_cache(job: Job, target: GPUTarget) -> bool:
     source, backend = job.source(), make_backend(target)
     options = backend.parse_options(job.options)
@@ -130,58 +140,36 @@ def _environment() -> Any:
     return get_cache_invalidating_env_vars()
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def _compiled_by_workers(
     jobs: list[Job], target: GPUTarget, workers: int, progress: Progress
 ) -> int:
-    waiting: SimpleQueue[bytes] = SimpleQueue()
-    for job in jobs:
-        waiting.put(pickle.dumps(job))
-    results: SimpleQueue[bool | None] = SimpleQueue()
-    count = min(workers, len(jobs))
-    threads = [
-        Thread(target=partial(_feed, waiting, results, target), daemon=True) for _ in range(count)
-    ]
-    progress(0, len(jobs))
-    for thread in threads:
-        thread.start()
-    done = compiled = 0
-    while count:
-        result = results.get()
-        if result is None:
-            count -= 1
-            continue
-        done, compiled = done + 1, compiled + result
-        progress(done, len(jobs))
-    return compiled
-
-
-def _feed(
-    waiting: SimpleQueue[bytes], results: SimpleQueue[bool | None], target: GPUTarget
-) -> None:
-    """Gives jobs to a worker until there is none or the worker fails; None ends its results."""
+    """How many were compiled. A process of its own imports everything once and forks the workers;
+    this one, with the driver's threads and memory in it, could not be forked."""
     search = os.pathsep.join(path for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", "engine.kernels.compile_ahead"]
-    pipe, none = subprocess.PIPE, subprocess.DEVNULL
+    child = subprocess.Popen(
+        [sys.executable, "-m", "engine.kernels.compile_ahead"],
+        env={**os.environ, "PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    results: list[bool] = []
+    progress(0, len(jobs))
     try:
-        with subprocess.Popen(
-            command, env=environment, stdin=pipe, stdout=pipe, stderr=none
-        ) as worker:
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            pickle.dump(target, worker.stdin)
-            while True:
-                worker.stdin.write(waiting.get_nowait())
-                worker.stdin.flush()
-                results.put(worker.stdout.readline() == b"compiled\n")
-    except (Empty, OSError):
-        pass
+        with suppress(BrokenPipeError), child.stdin:
+            pickle.dump((target, jobs, workers), child.stdin)
+        for line in child.stdout:
+            results.append(line == _COMPILED)
+            progress(len(results), len(jobs))
     finally:
-        results.put(None)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        child.stdout.close()
+        child.wait()
+    return sum(results)
 
 
 class _NoDriver:
@@ -197,23 +185,28 @@ class _NoDriver:
         return 0
 
 
-def _work(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Compiles the jobs of a stream; answers each with a line."""
-    target = pickle.load(requests)
+def _compiled(job: Job, target: GPUTarget) -> bool:
+    try:
+        triton.compile(job.source(), target=target, options=job.options)
+    except Exception:  # the launch that needs it will say why
+        return False
+    return True
+
+
+def _serve(request: BinaryIO, answers: BinaryIO) -> None:
+    """Compiles the jobs of a request side by side; a line for each that is done."""
+    target, jobs, workers = pickle.load(request)
     triton.runtime.driver.set_active(_NoDriver(target))
-    while True:
-        try:
-            job = pickle.load(requests)
-        except EOFError:
-            return
-        try:
-            triton.compile(job.source(), target=target, options=job.options)
-            answer = b"compiled\n"
-        except Exception:  # the launch that needs it will say why
-            answer = b"failed\n"
-        answers.write(answer)
-        answers.flush()
+    for job in jobs:
+        job.source()  # workers have its module
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("fork")) as pool:
+        for future in as_completed([pool.submit(_compiled, job, target) for job in jobs]):
+            good = future.exception() is None and future.result()
+            answers.write(_COMPILED if good else b"failed\n")
+            answers.flush()
 
 
 if __name__ == "__main__":
-    _work(sys.stdin.buffer, sys.stdout.buffer)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing else may come between the answers
+    _serve(sys.stdin.buffer, answers)
