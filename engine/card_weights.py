@@ -10,7 +10,7 @@ from math import prod
 from engine.gguf.header import TensorInfo
 from engine.gguf.reader import GGUF
 from engine.gguf.types import quant_type
-from engine.kernels.form import FLOAT_TILE, FLOAT_TYPES, GROUP, TILE, form_of
+from engine.kernels.form import FLOAT_TILE, FLOAT_TYPES, GROUP, QUAD, TILE, form_of
 from engine.models.config import ModelConfig
 
 _EXPERTS = re.compile(r"blk\.(\d+)\.ffn_(gate|up|down|gate_up)_exps\.weight")
@@ -87,10 +87,10 @@ def _tensor_bytes(name: str, tensor: TensorInfo) -> int:
 def _tile_bytes(name: str, columns: int) -> int:
     each = _MULTIPLIERS.get(name, 0)
     minimum = name in _WITH_MINIMA
-    return form_of(
+    form = form_of(
         quant_type(name),
-        columns,
         multipliers=each,
         minimum=minimum,
         minimum_multipliers=each if minimum else 0,
-    ).tile_bytes
+    )
+    return 4 * form.tile_words(-(-columns // (GROUP * QUAD)))

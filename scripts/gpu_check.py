@@ -134,7 +134,7 @@ def time_linear(index: int) -> Iterator[str]:
     """Times of a case: the operator, and its product without the quantisation."""
     from engine.kernels import linear as kernels
     from engine.kernels.form import Form
-    from engine.kernels.quantise import quantised
+    from engine.kernels.inputs import as_input
 
     case = LINEAR[index]
     m = device_matrix(index, case)
@@ -147,15 +147,8 @@ def time_linear(index: int) -> Iterator[str]:
         whole = microseconds([lambda c=c, x=x: kernels.linear(x, c) for c in copies])
         line = f"{case.name:24s} rows {r:4d}: {whole:8.1f} us"
         if isinstance(m.form, Form):
-            q = quantised(x, woven=r > kernels.FEW)
-
-            def product(c: Any, q: Any = q, few: bool = r <= kernels.FEW) -> None:
-                if few:
-                    kernels.integer_few(q, c, None, 0)
-                else:
-                    kernels.integer_many(q, c)
-
-            alone = microseconds([lambda c=c: product(c) for c in copies])
+            q = as_input(x)
+            alone = microseconds([lambda c=c, q=q: kernels.linear(q, c) for c in copies])
             line += f", product {alone:8.1f} us"
             whole = alone
         yield f"{line}, floor {floor:6.1f} us, {100 * floor / whole:3.0f}%"

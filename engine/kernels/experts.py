@@ -15,24 +15,10 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels import integer_product, lanes, scalar
-from engine.kernels.form import GROUP, TILE, Form
-from engine.kernels.linear import (
-    FEW,
-    assembly,
-    groups_of,
-    integer_few,
-    integer_many,
-    levels_for,
-    linear,
-    product,
-    rows_at_once,
-)
+from engine.kernels import lanes, scalar
+from engine.kernels.linear import linear, product, project
 from engine.kernels.matrix import Matrix
-from engine.kernels.quantise import Activations, quantised, room
 
-# From how many rows on the rows of an expert are computed together.
-GROUPED_FROM = 128
 # Values of a program in kernels that treat every value alone.
 _BLOCK = 512
 
@@ -65,18 +51,12 @@ def mixture(
     down: Matrix,
 ) -> torch.Tensor:
     """Sum over a row's experts, in router order, of weight * down(silu(gate.x) * up.x): [R, D]."""
-    used = experts.shape[1]
     if not x.shape[0]:
         return torch.empty((0, down.rows), dtype=torch.float32, device=x.device)
-    if all(isinstance(m.form, Form) for m in (gate, up, down)):
-        if x.shape[0] < GROUPED_FROM:
-            z = integer_few(_gated_integers(x, gate, up, experts, used), down, experts, 1)
-        else:
-            z = _grouped(x, experts, gate, up, down)
-    else:
-        g = product(x, gate, experts, used)
-        u = product(x, up, experts, used)
-        z = product(_gated(g, u), down, experts, 1)
+    used = experts.shape[1]
+    g = product(x, gate, experts, used)
+    u = product(x, up, experts, used)
+    z = product(_gated(g, u), down, experts, 1)
     return _weighted(z, weights)
 
 
@@ -84,42 +64,8 @@ def shared_expert(
     x: torch.Tensor, gate: Matrix, up: Matrix, down: Matrix, scalar: Matrix
 ) -> torch.Tensor:
     """sigmoid(scalar.x) * down(silu(gate.x) * up.x): float32 [R, D]."""
-    integers = all(isinstance(m.form, Form) for m in (gate, up, down))
-    if integers and 0 < x.shape[0] <= FEW:
-        z = integer_few(_gated_integers(x, gate, up, None, 0), down, None, 0)
-    else:
-        z = linear(_gated(linear(x, gate), linear(x, up)), down)
+    z = linear(_gated(*project(x, (gate, up))), down)
     return _weighted(z, linear(x, scalar), sigmoid=True)
-
-
-def _grouped(
-    x: torch.Tensor, experts: torch.Tensor, gate: Matrix, up: Matrix, down: Matrix
-) -> torch.Tensor:
-    """Outputs of all pairs, [R * A, D]: an expert is read once for 16 of its rows."""
-    groups = groups_of(experts.view(-1), len(gate.addresses))
-    q = quantised(x.contiguous(), woven=True)
-    used = experts.shape[1]
-    middle = _gated(integer_many(q, gate, groups, used), integer_many(q, up, groups, used))
-    return integer_many(quantised(middle, woven=True), down, groups, 1)
-
-
-def _gated_integers(
-    x: torch.Tensor, gate: Matrix, up: Matrix, experts: torch.Tensor | None, used: int
-) -> Activations:
-    """silu(gate.x) * up.x of rows, or of pairs as in `product`, as activations of `down`."""
-    q = quantised(x.contiguous(), woven=False)
-    rows = x.shape[0] if experts is None else experts.numel()
-    r = 1 if used else rows_at_once(rows)
-    levels = levels_for(gate.columns // GROUP)
-    out = room(rows, gate.rows, x.device)
-    integer_product.few_gated[(gate.rows // TILE, triton.cdiv(rows, r))](
-        q.codes, q.info, gate.addresses if used else gate.record,
-        up.addresses if used else up.record, out.codes if experts is None else experts,
-        out.codes, out.info, rows,
-        N=gate.rows, USED=used, GATE_FORM=gate.form, UP_FORM=up.form, R=r, B=TILE, LEVELS=levels,
-        ASM=assembly(x), num_warps=1 << levels, enable_fp_fusion=False,
-    )  # fmt: skip
-    return out
 
 
 def _gated(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,24 @@
 """How a matrix lies in device memory: what a kernel is compiled for.
 
-A record is one matrix, tile after tile: `tile` outputs and all their inputs. A tile of integers is
-one run of bytes: code planes, multipliers, scales, and the same for minima. Every section goes
-group by group (32 inputs), so a program reads runs. In a byte of a plane the low field belongs to
-element j of a group and the high one to element j + 16.
+A record is one matrix, tile after tile: 16 outputs and all their inputs. A tile of integers is a
+run of quads (4 groups of 32 inputs); behind them, for types whose scales serve 8 groups, lie the
+scales, segment by segment (4 quads). A quad is a few sections of words, and a section is one run
+for a warp that reads it: thread 4 * n + q has inputs 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3 of
+every group, of outputs n and n + 8. So it holds what tensor cores want of it.
+
+Sections of a quad, in order (axes from the slowest; `out`: outputs n and n + 8):
+
+* codes, 2 bits: [thread, out, pair of groups]: in a byte, from the lowest bits, the first group's
+  first and second half, then the other group's.
+* codes, 4 bits and the upper four of more: [out, thread, group]: the low fields of the bytes are
+  the first half of the group; with a table the low two bytes are.
+* codes, 8 bits: [out, pair of groups, thread, group, half].
+* the lowest bit of 5: [thread, out], in a byte as the 2-bit fields, for four groups.
+* the lowest two bits of 6: [thread, out, pair of groups], as 2-bit codes.
+* multipliers plus 128: [n, those of codes (one or two halves of a group), then of minima, out].
+* scales, then those of minima: [n, which, out, scale], fp16 pairs or float32.
+
+Scales for 8 groups: [segment, n, which, out, 2].
 """
 
 from __future__ import annotations
@@ -14,31 +29,32 @@ from typing import NamedTuple
 from engine.gguf.types import QuantType
 
 GROUP = 32
-TILE = 32
+TILE = 16
+# Groups of a quad, quads of a segment.
+QUAD = 4
+SEGMENT = 4
 # Four outputs of 32 lanes give each thread of a warp four lanes, of weights and of activations.
 FLOAT_TILE = 4
-# Sections go in steps of 4 groups.
-STEP = 4
 FLOAT_TYPES = frozenset({"F32", "F16", "BF16", "NVFP4"})
 
 
 class Form(NamedTuple):
-    """A matrix of integers, K = 32 * `groups` inputs (`padded` groups, a multiple of 4, stored).
-    `unrolled`: groups of the longest segment.
+    """How integers of a type lie; the same for all its matrices.
 
-    A code is `step * field - offset`, its field has `bits` bits (8: the signed code itself). With a
-    `table` (16 signed bytes as four words) the field is an index of it instead. `multipliers` and
+    A field of `bits` bits becomes a byte that is 2**`shift` times the code, plus `bias`; it is
+    unsigned where `unsigned` says so, and has the bits `odd` besides. With a `table` (16 signed
+    bytes as four words) the field is an index of it instead. `multipliers` and
     `minimum_multipliers` of a group: 0 (all 1), 1, or 2 (one for 16 elements). A scale serves
-    `span` groups; it is `factor` times an fp16 number, or a float32 number if `wide`. The `at_`
-    fields are byte offsets of sections in a tile of `tile_bytes`.
+    `span` groups (1, 2 or 8); it is `factor` times an fp16 number, or a float32 number if `wide`.
+    `codes`, `low`, `numbers` and `scales`: words that a thread has of each section of a quad, and
+    of a segment's scales, `tail`. `quad`: words of a whole quad.
     """
 
-    groups: int
-    padded: int
-    unrolled: int
     bits: int
-    step: int
-    offset: int
+    shift: int
+    unsigned: bool
+    odd: int
+    bias: int
     table: tuple[int, ...]
     multipliers: int
     minimum: bool
@@ -46,12 +62,16 @@ class Form(NamedTuple):
     span: int
     wide: bool
     factor: float
-    at_high: int
-    at_multiplier: int
-    at_scale: int
-    at_minimum_multiplier: int
-    at_minimum_scale: int
-    tile_bytes: int
+    codes: int
+    low: int
+    numbers: int
+    scales: int
+    quad: int
+    tail: int
+
+    def tile_words(self, quads: int) -> int:
+        """Words of 16 outputs."""
+        return quads * self.quad + -(-quads // SEGMENT) * 8 * self.tail
 
 
 class FloatForm(NamedTuple):
@@ -63,11 +83,16 @@ class FloatForm(NamedTuple):
 
 
 class Codes(NamedTuple):
-    """The field of a code and the factor of a scale, as `Form` says. `factor` None: `wide`."""
+    """The field of a code and the factor of a scale. `factor` None: `wide`.
+
+    A field is the code plus `bias`, its two's complement (`signed`), half of an `odd` code rounded
+    down, also as two's complement, or the code's place in `table`. 8 bits: the code itself.
+    """
 
     bits: int
-    step: int = 1
-    offset: int = 0
+    bias: int = 0
+    signed: bool = False
+    odd: bool = False
     table: tuple[int, ...] = ()
     factor: float | None = 1.0
 
@@ -82,26 +107,26 @@ _IQ1 = Codes(4, table=_both(1, 7, 9), factor=0.125)
 _IQ2 = Codes(4, table=_both(8, 25, 43), factor=0.125)
 CODES: MappingProxyType[str, Codes] = MappingProxyType(
     {
-        "Q4_0": Codes(4, 1, 8),
+        "Q4_0": Codes(4, signed=True),
         "Q4_1": Codes(4),
-        "Q5_0": Codes(5, 1, 16),
+        "Q5_0": Codes(5, signed=True),
         "Q5_1": Codes(5),
-        "Q8_0": Codes(8),
-        "Q2_0": Codes(2, 1, 1),
-        "TQ1_0": Codes(2, 1, 1),
-        "TQ2_0": Codes(2, 1, 1),
+        "Q8_0": Codes(8, signed=True),
+        "Q2_0": Codes(2, bias=1),
+        "TQ1_0": Codes(2, bias=1),
+        "TQ2_0": Codes(2, bias=1),
         "Q2_K": Codes(2),
-        "Q3_K": Codes(4, 1, 4),
+        "Q3_K": Codes(4, signed=True),
         "Q4_K": Codes(4),
         "Q5_K": Codes(5),
-        "Q6_K": Codes(6, 1, 32),
+        "Q6_K": Codes(6, signed=True),
         "IQ1_S": _IQ1,
         "IQ1_M": _IQ1,
         "IQ2_XXS": _IQ2,
         "IQ2_XS": _IQ2,
         "IQ2_S": _IQ2,
         "IQ3_XXS": Codes(4, table=_both(4, 12, 20, 28, 36, 44, 52, 62), factor=0.25),
-        "IQ3_S": Codes(4, 2, 15),
+        "IQ3_S": Codes(4, signed=True, odd=True),
         "IQ4_NL": Codes(4, table=_IQ4),
         "IQ4_XS": Codes(4, table=_IQ4),
         "MXFP4": Codes(4, table=_both(0, 1, 2, 3, 4, 6, 8, 12), factor=None),
@@ -118,51 +143,39 @@ def words_of(table: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(w - (1 << 32) if w >> 31 else w for w in words)
 
 
-def form_of(
-    kind: QuantType,
-    columns: int,
-    *,
-    multipliers: int,
-    minimum: bool,
-    minimum_multipliers: int,
-) -> Form:
-    """The form of a matrix of this type."""
+def form_of(kind: QuantType, *, multipliers: int, minimum: bool, minimum_multipliers: int) -> Form:
+    """The form of matrices of this type."""
     codes = CODES[kind.name]
-    factor = codes.factor
-    groups = columns // GROUP
-    padded = -(-groups // STEP) * STEP
-    span = max(1, kind.block_elements // GROUP)
-    scales = -(-padded // span)
-    scale_bytes = 4 * TILE * (scales if factor is None else -(-scales // 2))
-    low = {2: padded * 8, 8: padded * 32}.get(codes.bits, padded * 16) * TILE
-    high = {5: padded * 4, 6: padded * 8}.get(codes.bits, 0) * TILE
-    sizes = [
-        low,
-        high,
-        multipliers * padded * TILE,
-        scale_bytes,
-        minimum_multipliers * padded * TILE,
-        scale_bytes if minimum else 0,
-    ]
-    at = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return Form(
-        groups=groups,
-        padded=padded,
-        unrolled=min(16, padded),
+    shift = 0 if codes.table else 8 - codes.bits - codes.odd
+    form = Form(
         bits=codes.bits,
-        step=codes.step,
-        offset=codes.offset,
+        shift=shift,
+        unsigned=not codes.signed and not codes.table,
+        odd=codes.odd << shift,
+        bias=codes.bias << shift,
         table=words_of(codes.table),
         multipliers=multipliers,
         minimum=minimum,
         minimum_multipliers=minimum_multipliers,
-        span=span,
-        wide=factor is None,
-        factor=1.0 if factor is None else factor,
-        at_high=at[1],
-        at_multiplier=at[2],
-        at_scale=at[3],
-        at_minimum_multiplier=at[4],
-        at_minimum_scale=at[5],
-        tile_bytes=at[6],
-    )
+        span=max(1, kind.block_elements // GROUP),
+        wide=codes.factor is None,
+        factor=1.0 if codes.factor is None else codes.factor,
+        codes=0, low=0, numbers=0, scales=0, quad=0, tail=0,
+    )  # fmt: skip
+    return laid_out(form)
+
+
+def laid_out(form: Form) -> Form:
+    """The same with the counts of words that follow from the rest."""
+    kinds = 2 if form.minimum else 1
+    a_quad = QUAD // form.span
+    scales = 2 * kinds * (a_quad if form.wide else a_quad // 2)
+    a_segment = QUAD * SEGMENT // form.span
+    tail = 0 if a_quad else 2 * kinds * (a_segment if form.wide else a_segment // 2)
+    codes = {2: 4, 8: 16}.get(form.bits, 8)
+    low = {5: 2, 6: 4}.get(form.bits, 0)
+    numbers = 2 * (form.multipliers + form.minimum_multipliers)
+    return form._replace(
+        codes=codes, low=low, numbers=numbers, scales=scales,
+        quad=32 * (codes + low) + 8 * (numbers + scales), tail=tail,
+    )  # fmt: skip

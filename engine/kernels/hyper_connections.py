@@ -202,6 +202,7 @@ def _low_of_floats(
     rows, tiles = len(normed), down.record.shape[1]
     low = torch.empty(rows, down.rows, device=normed.device)
     weights = torch.empty(rows, inject.rows, device=normed.device)
+    assert isinstance(down.form, FloatForm)
     at_once, levels = rows_at_once(rows), levels_for(down.form.groups)
     low_kernel[(tiles + inject.record.shape[1], triton.cdiv(rows, at_once))](
         normed, down.record, inject.record, low, weights, rows, TILES=tiles, N=down.rows,

@@ -2,254 +2,537 @@
 
 The term of a group is (float(I) * s) * d, minus (float(M) * s) * d_min where the type has minima;
 16 terms in turn, from 0, make a segment, and segments are added in ascending order. I and M are
-exact integers, so how they are computed does not matter: `few` takes dp4a and a warp a segment,
-`many` takes int8 tensor cores and 16 rows at a time.
+exact integers, so how they are computed does not matter.
+
+A warp takes 16 outputs and blocks of 8 rows with tensor cores: thread 4 * n + q holds the bytes of
+outputs n and n + 8 and of row n that one instruction wants, and gets the products of these outputs
+with rows 2q and 2q + 1. Weights and activations lie that way in memory, so nothing moves between
+threads: every tensor has one number a thread, [32 * warps], and what a CPU would call an array is a
+tuple of tensors. Sums start at 3 * 2**22 as an integer whose bits are also that float, so a sum is
+a float without conversion.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated,union-attr,misc"
+# mypy: disable-error-code="assignment,attr-defined,var-annotated,union-attr,misc"
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from engine.kernels import lanes, scalar, unpack
-from engine.kernels.quantise import integers, packed_info
+from engine.kernels import unpack
+from engine.kernels.dependent import announce, wait
+
+_MAGIC = tl.constexpr(0x4B400000)
+_MAGIC_FLOAT = tl.constexpr(12582912.0)
+
+
+@triton.constexpr_function
+def _mma_text(k, unsigned):
+    kind = "u8" if unsigned else "s8"
+    a, b = ("{$4,$5,$6,$7}", "{$8,$9}") if k == 32 else ("{$4,$5}", "{$6}")
+    c = 10 if k == 32 else 7
+    return (
+        f"mma.sync.aligned.m16n8k{k}.row.col.s32.{kind}.s8.s32 {{$0,$1,$2,$3}}, {a}, {b},"
+        f" {{${c},${c + 1},${c},${c + 1}}};"
+    )
 
 
 @triton.jit
-def term(d0, d1, xs, s0, s1, i: tl.constexpr, m, d, mm, dm, FORM: tl.constexpr):
-    """The term of group i. d0, d1: dots of fields and activations of the halves; xs, s0, s1: scale
-    and sums of the activations; m, d, mm, dm: what `unpack.numbers` loaded."""
-    if FORM.multipliers < 2:
-        d0 = d0 + d1
-        q0 = s0 + s1
+def _bytes(word, j: tl.constexpr, UNSIGNED: tl.constexpr):
+    return (word >> (8 * j)) & 255 if UNSIGNED else (word << (24 - 8 * j)) >> 24
+
+
+@triton.jit
+def _products(a, b, W: tl.constexpr, UNSIGNED: tl.constexpr):
+    """Sums over the four threads of an output and their four bytes, without tensor cores: those of
+    the even and the odd row of a thread."""
+    total = tl.zeros([W, 8, 8], tl.int32)
+    for j in tl.static_range(4):
+        x = tl.reshape(_bytes(a, j, UNSIGNED), [W, 8, 1, 4])
+        y = tl.reshape(_bytes(b, j, False), [W, 1, 8, 4])
+        total = total + tl.sum(x * y, axis=3)
+    even, odd = tl.split(tl.reshape(total, [W, 8, 4, 2]))
+    return tl.reshape(even, [W * 32]), tl.reshape(odd, [W * 32])
+
+
+@triton.jit
+def products(a0, a1, a2, a3, b0, b1, even, odd, W: tl.constexpr, UNSIGNED: tl.constexpr,
+             ASM: tl.constexpr):  # fmt: skip
+    """Sums over a group's 32 products: output n and both rows of a thread, then output n + 8.
+
+    a0, a2: bytes of output n in the group's halves; a1, a3: of output n + 8; b0, b1: of row n.
+    even, odd: what the sums of a row begin with.
+    """
+    if ASM:
+        c0, c1, c2, c3 = tl.inline_asm_elementwise(
+            _mma_text(32, UNSIGNED), "=&r,=&r,=&r,=&r,r,r,r,r,r,r,r,r",
+            [a0, a1, a2, a3, b0, b1, even, odd],
+            dtype=(tl.int32, tl.int32, tl.int32, tl.int32), is_pure=True, pack=1,
+        )  # fmt: skip
     else:
-        q0 = s0
-    if FORM.step != 1:
-        d0 = d0 * FORM.step
-        d1 = d1 * FORM.step
-    if FORM.offset != 0:
-        d0 = d0 - q0 * FORM.offset
-        d1 = d1 - s1 * FORM.offset
-    if FORM.multipliers >= 1:
-        d0 = d0 * unpack.multiplier(m, i, 0, FORM)
+        c0, c1 = _products(a0, b0, W, UNSIGNED)
+        c2, c3 = _products(a1, b0, W, UNSIGNED)
+        h0, h1 = _products(a2, b1, W, UNSIGNED)
+        h2, h3 = _products(a3, b1, W, UNSIGNED)
+        c0 = c0 + h0 + even
+        c1 = c1 + h1 + odd
+        c2 = c2 + h2 + even
+        c3 = c3 + h3 + odd
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def half_products(a0, a1, b0, even, odd, W: tl.constexpr, UNSIGNED: tl.constexpr,
+                  ASM: tl.constexpr):  # fmt: skip
+    """As `products`, over half a group."""
+    if ASM:
+        c0, c1, c2, c3 = tl.inline_asm_elementwise(
+            _mma_text(16, UNSIGNED), "=&r,=&r,=&r,=&r,r,r,r,r,r", [a0, a1, b0, even, odd],
+            dtype=(tl.int32, tl.int32, tl.int32, tl.int32), is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        c0, c1 = _products(a0, b0, W, UNSIGNED)
+        c2, c3 = _products(a1, b0, W, UNSIGNED)
+        c0 = c0 + even
+        c1 = c1 + odd
+        c2 = c2 + even
+        c3 = c3 + odd
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def _weighed_sums(sums, LOW: tl.constexpr, HIGH: tl.constexpr, ASM: tl.constexpr):
+    """LOW times the first of two 16-bit numbers plus HIGH times the other, as sums are: from MAGIC
+    on with ASM, else plain."""
+    if ASM:
+        factors: tl.constexpr = (LOW & 255) | (HIGH & 255) << 8
+        out = tl.inline_asm_elementwise(
+            _DP2A, "=r,r,r,r",
+            [sums, tl.full(sums.shape, factors, tl.int32), tl.full(sums.shape, _MAGIC, tl.int32)],
+            dtype=tl.int32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        out = ((sums << 16) >> 16) * LOW + (sums >> 16) * HIGH
+    return out
+
+
+_DP2A = tl.constexpr("dp2a.lo.s32.s32 $0, $1, $2, $3;")
+
+
+@triton.jit
+def _float(total, ASM: tl.constexpr):
+    """A sum as a float, exactly."""
+    return total.to(tl.float32, bitcast=True) - _MAGIC_FLOAT if ASM else total.to(tl.float32)
+
+
+@triton.jit
+def _times(total, m, c, ASM: tl.constexpr):
+    """A sum times m, exactly; c: -MAGIC_FLOAT * m."""
+    return tl.fma(total.to(tl.float32, bitcast=True), m, c) if ASM else total.to(tl.float32) * m
+
+
+@triton.jit
+def _second(total, m, first, ASM: tl.constexpr):
+    """first + a sum times m, exactly."""
+    if ASM:
+        f = tl.fma(total.to(tl.float32, bitcast=True) - _MAGIC_FLOAT, m, first)
+    else:
+        f = first + total.to(tl.float32) * m
+    return f
+
+
+@triton.jit
+def _factors(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, like,
+             ASM: tl.constexpr):  # fmt: skip
+    """What sums of group j are multiplied with: for the first half, -MAGIC_FLOAT times it, and for
+    the second half."""
+    if FORM.multipliers == 0:
+        m0 = tl.full(like.shape, 1.0 / (1 << FORM.shift), tl.float32)
+    else:
+        m0 = unpack.number(found, j, 0, OUT, FORM.shift, FORM, ASM)
+    m1 = m0
     if FORM.multipliers == 2:
-        d0 = d0 + d1 * unpack.multiplier(m, i, 1, FORM)
-    t = (d0.to(tl.float32) * xs) * unpack.scale(d, i, FORM)
+        m1 = unpack.number(found, j, 1, OUT, FORM.shift, FORM, ASM)
+    return m0, m0 * -_MAGIC_FLOAT, m1
+
+
+@triton.jit
+def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    """Adds the terms of group i of a segment to acc. Arguments as in `segment_terms`; found: the
+    group's quad; ok: whether the group exists."""
+    j: tl.constexpr = i % 4
+    a0, a2 = unpack.halves(found, j, 0, FORM, ASM)
+    a1, a3 = unpack.halves(found, j, 1, FORM, ASM)
+    m0, c0, h0 = _factors(found, j, 0, FORM, a0, ASM)
+    m1, c1, h1 = _factors(found, j, 1, FORM, a0, ASM)
+    d0 = unpack.scale(found, tail, i, 0, 0, FORM)
+    d1 = unpack.scale(found, tail, i, 0, 1, FORM)
     if FORM.minimum:
-        if FORM.minimum_multipliers == 0:
-            low = s0 + s1
-        elif FORM.minimum_multipliers == 1:
-            low = (s0 + s1) * unpack.multiplier(mm, i, 0, FORM)
+        dm0 = unpack.scale(found, tail, i, 1, 0, FORM)
+        dm1 = unpack.scale(found, tail, i, 1, 1, FORM)
+        M: tl.constexpr = FORM.multipliers
+        if FORM.minimum_multipliers > 0:
+            mm0 = unpack.number(found, j, M, 0, 0, FORM, ASM)
+            mm1 = unpack.number(found, j, M, 1, 0, FORM, ASM)
+        if FORM.minimum_multipliers == 2:
+            mh0 = unpack.number(found, j, M + 1, 0, 0, FORM, ASM)
+            mh1 = unpack.number(found, j, M + 1, 1, 0, FORM, ASM)
+    out = ()
+    for t in tl.static_range(NT):
+        b = unpack.words(x[3 * t], ok, 64 * i, 2, False, ASM)
+        if TOGETHER or COLUMNS == 1:
+            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2 * COLUMNS, False, ASM)
         else:
-            low = s0 * unpack.multiplier(mm, i, 0, FORM) + s1 * unpack.multiplier(mm, i, 1, FORM)
-        t = t - (low.to(tl.float32) * xs) * unpack.scale(dm, i, FORM)
-    return t
+            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2, False, ASM)
+            info = info + unpack.words(x[3 * t + 2], ok, 16 * i, 2, False, ASM)
+        if FORM.bias != 0:
+            even = _weighed_sums(info[1], -FORM.bias, -FORM.bias, ASM)
+            odd = _weighed_sums(info[2 * COLUMNS - 1], -FORM.bias, -FORM.bias, ASM)
+        else:
+            even = tl.full(a0.shape, _MAGIC if ASM else 0, tl.int32)
+            odd = even
+        if FORM.multipliers == 2:
+            p = half_products(a0, a1, b[0], even, odd, W, FORM.unsigned, ASM)
+            h = half_products(a2, a3, b[1], even, odd, W, FORM.unsigned, ASM)
+        else:
+            p = products(a0, a1, a2, a3, b[0], b[1], even, odd, W, FORM.unsigned, ASM)
+            h = p
+        for o in tl.static_range(2):
+            m = m1 if o else m0
+            d = d1 if o else d0
+            for r in tl.static_range(COLUMNS):
+                s = info[2 * r].to(tl.float32, bitcast=True)
+                if not WHOLE:
+                    s = tl.where(ok, s, 0.0)
+                value = _times(p[2 * o + r], m, c1 if o else c0, ASM)
+                if FORM.multipliers == 2:
+                    value = _second(h[2 * o + r], h1 if o else h0, value, ASM)
+                term = (value * s) * d
+                if FORM.minimum:
+                    sums = info[2 * r + 1]
+                    if FORM.minimum_multipliers == 2:
+                        low = _float(_weighed_sums(sums, 1, 0, ASM), ASM) * (mm1 if o else mm0)
+                        high = _float(_weighed_sums(sums, 0, 1, ASM), ASM) * (mh1 if o else mh0)
+                        low = low + high
+                    else:
+                        low = _float(_weighed_sums(sums, 1, 1, ASM), ASM)
+                        if FORM.minimum_multipliers == 1:
+                            low = low * (mm1 if o else mm0)
+                    term = term - (low * s) * (dm1 if o else dm0)
+                out = out + (acc[(2 * t + o) * COLUMNS + r] + term,)
+    return out
 
 
 @triton.jit
-def few_tile(CODES, INFO, tile, row, rows, FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
-             LEVELS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
-    """R rows times one tile: [B, R]. 2**LEVELS segments at a time, a warp each.
+def load_segment(tile, segment, quads, lane, FORM: tl.constexpr, WHOLE: tl.constexpr,
+                 ASM: tl.constexpr):  # fmt: skip
+    """Loads a warp's weights: 16 outputs of a segment. Begins all loads, waits for none.
 
-    row: the first of R rows; those from `rows` on are computed as the last one.
+    tile: pointers to int32, where a tile begins; segment: its number; quads: of the matrix; lane: 0
+    to 31; all [32 * warps] or scalars, lane always a tensor. WHOLE: quads is a multiple of 4. Gives
+    four tuples and the segment's scales, for `segment_terms`.
     """
-    S: tl.constexpr = 1 << LEVELS
-    SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
-    UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.groups % (16 * S) == 0
-    W: tl.constexpr = 4 if ASM else 16
-    UNIT: tl.constexpr = tl.int32 if ASM else tl.int8
-    words = tile.to(tl.pointer_type(tl.int32))
-    units = tile.to(tl.pointer_type(UNIT))
-    # Axes: segments (a warp each), outputs (over the threads of a warp), rows and units (in a
-    # thread). Planes are loaded as [S, B * W], which leaves the compiler no other way to lay them.
-    n = tl.arange(0, B)[None, :, None]
-    unit = tl.arange(0, W)[None, None, None, :]
-    at = tl.arange(0, B * W)[None, :]
-    r = tl.minimum(row + tl.arange(0, R), rows - 1).to(tl.int64)[None, None, :] * (SEGMENTS * 16)
-    total = tl.zeros([B * R], tl.float32)
-    for first in range(0, SEGMENTS, S):
-        g2 = (first + tl.arange(0, S))[:, None] * 16
-        g = g2[:, :, None]
-        low, high = unpack.planes(units, g2, at, FORM, B, W, ALL)
-        m, d = unpack.numbers(words, g, n, FORM, False, B, ALL)
-        mm, dm = m, d
-        if FORM.minimum:
-            mm, dm = unpack.numbers(words, g, n, FORM, True, B, ALL)
-        # Without it the compiler moves every load down to its use, and nothing is in flight.
-        tl.debug_barrier()
-        acc = tl.zeros([S, B, R], tl.float32)
-        for i in tl.static_range(UNROLLED):
-            lo, hi = unpack.codes(low, high, i, FORM, W, ASM)
-            lo = tl.reshape(lo, [S, B, 1, W])
-            hi = tl.reshape(hi, [S, B, 1, W])
-            ok = g + i < FORM.groups
-            group = r + g + i
-            x = CODES.to(tl.pointer_type(UNIT)) + group[:, :, :, None] * (2 * W) + unit
-            d0 = unpack.dot(lo, unpack.load(x, ok[:, :, :, None], ALL), ASM)
-            d1 = unpack.dot(hi, unpack.load(x + W, ok[:, :, :, None], ALL), ASM)
-            info = unpack.load(INFO + group, ok, ALL)
-            xs = info.to(tl.int32).to(tl.float32, bitcast=True)
-            sums = (info >> 32).to(tl.int32)
-            s0 = (sums << 16) >> 16
-            acc = acc + term(d0, d1, xs, s0, sums >> 16, i, m, d, mm, dm, FORM)
-        total = lanes.add_in_order(total, tl.reshape(acc, [S, B * R]), B * R, LEVELS)
-    return tl.reshape(total, [B, R])
+    p = tile + segment * (4 * FORM.quad)
+    left = quads - segment * 4 + lane * 0
+    q0 = unpack.quad(p, lane, lane >= 0, 0, FORM, False, ASM)
+    q1 = unpack.quad(p, lane, (left > 1).to(tl.int32), 1, FORM, not WHOLE, ASM)
+    q2 = unpack.quad(p, lane, (left > 2).to(tl.int32), 2, FORM, not WHOLE, ASM)
+    q3 = unpack.quad(p, lane, (left > 3).to(tl.int32), 3, FORM, not WHOLE, ASM)
+    scales = tile + quads * FORM.quad + segment * (8 * FORM.tail) + lane // 4 * FORM.tail
+    return q0, q1, q2, q3, unpack.words(scales, lane, 0, FORM.tail, False, ASM)
 
 
 @triton.jit
-def start(RECORD, EXPERTS, block, USED: tl.constexpr):
-    """Where the matrix of a row block begins. With USED, RECORD holds the addresses of a stack, and
-    the block's matrix is EXPERTS[block]."""
-    if USED:
-        at = tl.load(RECORD + tl.load(EXPERTS + block)).to(tl.pointer_type(tl.uint8))
-        base = tl.multiple_of(at, 16)
+def no_terms(NT: tl.constexpr, COLUMNS: tl.constexpr, W: tl.constexpr):
+    """What a sum of terms starts from: 0 for every product of a thread."""
+    acc = ()
+    for _ in tl.static_range(2 * NT * COLUMNS):
+        acc = acc + (tl.zeros([32 * W], tl.float32),)
+    return acc
+
+
+@triton.jit
+def segment_terms(weights, x, left, FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+                  TOGETHER: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr, W: tl.constexpr,
+                  ASM: tl.constexpr):  # fmt: skip
+    """The sums of a segment's terms: 2 * NT * COLUMNS tensors, for each of NT blocks of rows output
+    n with the thread's COLUMNS rows, then output n + 8.
+
+    weights: what `load_segment` gave. x: for each block three pointers to int32, at the segment's
+    first group: bytes of row n, for the thread's q, in Input.codes; info of rows 2q and 2q + 1.
+    `input_of_blocks` and `input_of_rows` give them. left: groups from the segment's first to the
+    matrix's last, a scalar where SKIP allows to leave quads out. COLUMNS: 2, or 1 where all rows of
+    a block are the same one. TOGETHER: info of row 2q + 1 follows that of row 2q. WHOLE: all
+    segments have 16 groups.
+    """
+    acc = no_terms(NT, COLUMNS, W)
+    for q in tl.static_range(4):
+        if SKIP:
+            if left > 4 * q:
+                for j in tl.static_range(4):
+                    acc = group_terms(acc, weights[q], weights[4], x, left > 4 * q + j, 4 * q + j,
+                                      FORM, NT, COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        else:
+            for j in tl.static_range(4):
+                acc = group_terms(acc, weights[q], weights[4], x, left > 4 * q + j, 4 * q + j, FORM,
+                                  NT, COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
+def add_each(total, acc, COUNT: tl.constexpr):
+    """The sums of two tuples of tensors."""
+    out = ()
+    for c in tl.static_range(COUNT):
+        out = out + (total[c] + acc[c],)
+    return out
+
+
+@triton.jit
+def input_of_blocks(CODES, INFO, block, step, blocks, lane, NT: tl.constexpr):
+    """NT blocks of eight neighbouring rows for `segment_terms`, TOGETHER. step: groups from one
+    block to the next; blocks: how many there are (the last is computed again in place of others).
+    """
+    found = ()
+    for t in tl.static_range(NT):
+        first = (tl.minimum(block + t, blocks - 1) * step).to(tl.int64)
+        xb = CODES.to(tl.pointer_type(tl.int32)) + first * 64 + lane * 2
+        xi = INFO.to(tl.pointer_type(tl.int32)) + first * 16 + lane % 4 * 4
+        found = found + (xb, xi, xi)
+    return found
+
+
+@triton.jit
+def input_of_rows(CODES, INFO, n_row, even_row, odd_row, step, lane):
+    """One block of any rows for `segment_terms`: row n of thread 4n + q, and its rows 2q and
+    2q + 1. For one row in all columns, which needs COLUMNS 1, the three are the same."""
+    xb = CODES.to(tl.pointer_type(tl.int32)) + (n_row // 8 * step).to(tl.int64) * 64
+    xi = INFO.to(tl.pointer_type(tl.int32))
+    even = (even_row // 8 * step).to(tl.int64) * 16 + even_row % 8 * 2
+    odd = (odd_row // 8 * step).to(tl.int64) * 16 + odd_row % 8 * 2
+    return xb + (n_row % 8 * 8 + lane % 4 * 2), xi + even + lane * 0, xi + odd + lane * 0
+
+
+@triton.jit
+def at_segment(x, segment, NT: tl.constexpr):
+    """The same from the first group of a segment on."""
+    found = ()
+    for t in tl.static_range(NT):
+        info = segment * (16 * 16)
+        found = found + (x[3 * t] + segment * (16 * 64), x[3 * t + 1] + info, x[3 * t + 2] + info)
+    return found
+
+
+@triton.jit
+def put(OUT, SHARES, value, row, n, N, live, STREAMS: tl.constexpr, SHARED: tl.constexpr):
+    """Stores results, OUT[row, n], or adds them to each of STREAMS residuals, times its share."""
+    if STREAMS == 0:
+        tl.store(OUT + row.to(tl.int64) * N + n, value, mask=live)
     else:
-        base = RECORD
-    return base
+        for c in tl.static_range(STREAMS):
+            stream = row.to(tl.int64) * STREAMS + c
+            added = value
+            if SHARED:
+                added = tl.load(SHARES + stream, mask=live, other=0.0) * value
+            at = OUT + stream * N + n
+            tl.store(at, tl.load(at, mask=live, other=0.0) + added, mask=live)
 
 
-@triton.jit(do_not_specialize=["rows"])
-def few(CODES, INFO, RECORD, EXPERTS, OUT, rows, N: tl.constexpr, USED: tl.constexpr,
-        FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, LEVELS: tl.constexpr,
-        ASM: tl.constexpr):  # fmt: skip
-    """OUT[rows, N]. Grid (tiles, row blocks of R).
-
-    With USED, row p of OUT is matrix EXPERTS[p] of a stack times row p // USED; then R is 1.
-    """
-    tile = tl.program_id(0)
-    block = tl.program_id(1)
-    row = block // USED if USED else block * R
-    last = rows // USED if USED else rows
-    at = start(RECORD, EXPERTS, block, USED) + tile.to(tl.int64) * FORM.tile_bytes
-    out = few_tile(CODES, INFO, at, row, last, FORM, R, B, LEVELS, ASM)
-    n = (tile * B + tl.arange(0, B))[:, None]
-    p = (block * R + tl.arange(0, R))[None, :]
-    tl.store(OUT + p.to(tl.int64) * N + n, out, mask=(n < N) & (p < rows))
-
-
-@triton.jit(do_not_specialize=["rows"])
-def few_gated(CODES, INFO, GATE, UP, EXPERTS, OUT, OUT_INFO, rows, N: tl.constexpr,
-              USED: tl.constexpr, GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, R: tl.constexpr,
-              B: tl.constexpr, LEVELS: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
-    """silu(gate) * up as integers of the next product: a tile of 32 outputs is a group of it.
-
-    Rows as in `few`; OUT and OUT_INFO as `quantise.py` says.
-    """
-    STRIDE: tl.constexpr = (N + 511) // 512 * 16
-    tile = tl.program_id(0)
-    block = tl.program_id(1)
-    row = block // USED if USED else block * R
-    last = rows // USED if USED else rows
-    at = start(GATE, EXPERTS, block, USED) + tile.to(tl.int64) * GATE_FORM.tile_bytes
-    g = few_tile(CODES, INFO, at, row, last, GATE_FORM, R, B, LEVELS, ASM)
-    at = start(UP, EXPERTS, block, USED) + tile.to(tl.int64) * UP_FORM.tile_bytes
-    u = few_tile(CODES, INFO, at, row, last, UP_FORM, R, B, LEVELS, ASM)
-    q, s = integers(tl.trans(scalar.silu(g) * u), R)
-    p = block * R + tl.arange(0, R)
-    group = p.to(tl.int64) * STRIDE + tile
-    tl.store(OUT_INFO + group, packed_info(q, s, R), mask=p < rows)
-    to = OUT + group[:, None] * 32 + tl.arange(0, 32)[None, :]
-    tl.store(to, q.to(tl.int8), mask=p[:, None] < rows)
+@triton.jit
+def _matrix_of(tile, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr):
+    """Of a tile's number among matrices FIRST to END - 1: where it lies, its number in its matrix,
+    outputs of that matrix, and numbers in the results of the ones before."""
+    base = matrices[2 * FIRST].to(tl.int64) + tile * 0
+    own = tile
+    n = matrices[2 * FIRST + 1] + tile * 0
+    results = tile.to(tl.int64) * 0
+    outputs = matrices[2 * FIRST + 1]
+    tiles = (outputs + 15) // 16
+    for i in tl.static_range(FIRST + 1, END):
+        later = tile >= tiles
+        base = tl.where(later, matrices[2 * i].to(tl.int64), base)
+        own = tl.where(later, tile - tiles, own)
+        n = tl.where(later, matrices[2 * i + 1], n)
+        results = tl.where(later, outputs.to(tl.int64) * rows, results)
+        tiles = tiles + (matrices[2 * i + 1] + 15) // 16
+        outputs = outputs + matrices[2 * i + 1]
+    at = base.to(tl.pointer_type(tl.int32)) + own.to(tl.int64) * tile_words
+    return at, own, n, results
 
 
-@triton.jit(do_not_specialize=["rows"])
-def many(CODES, INFO, RECORD, EXPERTS, PAIRS, OUT, rows, N: tl.constexpr, USED: tl.constexpr,
-         FORM: tl.constexpr, R: tl.constexpr, B: tl.constexpr, SPLIT: tl.constexpr,
-         ASM: tl.constexpr):  # fmt: skip
-    """OUT[rows, N] from woven codes. Grid (tiles, row blocks of R, 1), a warp a program: more would
-    wait for each other at every move of a tensor between threads.
-
-    With SPLIT there is a program a segment, grid (tiles, row blocks, segments), and its sum is
-    OUT[segment, rows, N], for `add_segments`. With USED, block b is matrix EXPERTS[b] of a stack
-    (-1: nothing to do) times rows p // USED for p = PAIRS[b * R], ..., whose results are rows p of
-    OUT; p = -1: none.
-    """
-    SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
-    UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.groups % 16 == 0
-    tile = tl.program_id(0)
-    block = tl.program_id(1)
-    r = block * R + tl.arange(0, R)
-    if USED:
-        if tl.load(EXPERTS + block) < 0:
-            return
-        r = tl.load(PAIRS + r)
-        x_row = tl.maximum(r, 0) // USED
-    else:
-        x_row = tl.minimum(r, rows - 1)
-        r = tl.where(r < rows, r, -1)
-    base = start(RECORD, EXPERTS, block, USED) + tile.to(tl.int64) * FORM.tile_bytes
-    words = base.to(tl.pointer_type(tl.int32))
-    codes = base.to(tl.pointer_type(tl.int8))
-    # Axes: one, rows or inputs, outputs.
-    n = tl.arange(0, B)[None, None, :]
-    at = tl.arange(0, B)[None, :, None] * 16 + tl.arange(0, 16)[None, None, :]
-    k = tl.arange(0, 32)[None, None, :]
-    row = x_row.to(tl.int64)[None, :, None] * (SEGMENTS * 16)
-    ones = tl.full([1, 32, B], 1, tl.int8)
-    total = tl.zeros([1, R, B], tl.float32)
-    first = tl.program_id(2) if SPLIT else 0
-    for segment in range(first, first + 1 if SPLIT else SEGMENTS):
-        g = segment * 16 + tl.zeros([1, 1, 1], tl.int32)
-        low, high = unpack.planes(codes, g, at, FORM, B, 16, ALL)
-        m, d = unpack.numbers(words, g, n, FORM, False, B, ALL)
-        mm, dm = m, d
-        if FORM.minimum:
-            mm, dm = unpack.numbers(words, g, n, FORM, True, B, ALL)
-        # Without it the compiler moves every load down to its use, and nothing is in flight.
+@triton.jit
+def some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
+               FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
+               COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
+               WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr, W: tl.constexpr,
+               ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """What a program does, see `rows_by_matrices`: of matrices FIRST to END - 1, of one form and
+    with `tiles` tiles together. OUT, PARTS: from theirs on."""
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    warp = thread // 32
+    RESULTS: tl.constexpr = 2 * NT * COLUMNS
+    segments = (quads + 3) // 4
+    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
+    if SPLIT:
+        first = program * TILES
+        units = tl.minimum(tiles - first, TILES) * segments
+        for start in range(0, units, W):
+            unit = tl.minimum(start + warp, units - 1)
+            segment = unit % segments
+            tile = first + unit // segments
+            at = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)[0]
+            weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
+            wait(PDL)
+            acc = segment_terms(weights, at_segment(x, segment, NT), groups - segment * 16, FORM,
+                                NT, COLUMNS, True, WHOLE, False, W, ASM)  # fmt: skip
+            part = tile.to(tl.int64) * segments + segment
+            to = PARTS + part * (RESULTS * 32) + lane
+            for c in tl.static_range(RESULTS):
+                tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
         tl.debug_barrier()
-        acc = tl.zeros([1, R, B], tl.float32)
-        for i in tl.static_range(UNROLLED):
-            lo, hi = unpack.codes(low, high, i, FORM, 16, ASM)
-            w = tl.permute(tl.reshape(tl.join(lo, hi), [1, B, 32]), (0, 2, 1))
-            group = row + g + i
-            ok = g + i < FORM.groups
-            x = unpack.load(CODES + group * 32 + k, ok, ALL)
-            info = unpack.load(INFO + group, ok, ALL)
-            xs = info.to(tl.int32).to(tl.float32, bitcast=True)
-            sums = (info >> 32).to(tl.int32)
-            s0 = (sums << 16) >> 16
-            s1 = sums >> 16
-            # Woven: even places hold the first half of a group.
-            x0 = tl.where(k % 2 == 0, x, 0).to(tl.int8)
-            x1 = tl.where(k % 2 == 0, 0, x).to(tl.int8)
-            if FORM.multipliers == 2:
-                d0 = tl.dot(x0, w, out_dtype=tl.int32)
-                d1 = tl.dot(x1, w, out_dtype=tl.int32)
+        ROWS: tl.constexpr = 8 * NT if COLUMNS == 2 else 1
+        for start in tl.static_range(0, ROWS * TILES * 16, 32 * W):
+            e = start + thread
+            n = e % (TILES * 16)
+            r = e // (TILES * 16)
+            tile = tl.minimum(first + n // 16, tiles - 1)
+            if COLUMNS == 2:
+                c = r // 8 * 4 + n % 16 // 8 * 2 + r % 2
+                other = n % 8 * 4 + r % 8 // 2
             else:
-                d0 = tl.dot(x, w, out_dtype=tl.int32)
-                d1 = tl.zeros_like(d0)
-            if FORM.minimum:
-                # Products give the sums as well: where threads hold the other dots.
-                if FORM.minimum_multipliers == 2 or FORM.multipliers == 2:
-                    s0 = tl.dot(x0, ones, out_dtype=tl.int32)
-                    s1 = tl.dot(x1, ones, out_dtype=tl.int32)
+                c = n % 16 // 8
+                other = n % 8 * 4
+            row = tl.program_id(1) * ROWS + r
+            _, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
+            live = (r < ROWS) & (row < rows) & (first + n // 16 < tiles)
+            n = own * 16 + n % 16
+            live = live & (n < N)
+            at = PARTS + tile.to(tl.int64) * segments * (RESULTS * 32) + c * 32 + other
+            total = tl.zeros([32 * W], tl.float32)
+            for s in range(0, segments, 8):
+                parts = ()
+                for k in tl.static_range(8):
+                    there = live & (r * 0 + (s + k) < segments)
+                    p = at + (s + k) * (RESULTS * 32)
+                    parts = parts + (tl.load(p, mask=there, other=0.0),)
+                for k in tl.static_range(8):
+                    total = total + parts[k]
+            put(OUT + results, SHARES, total, row, n, N, live, STREAMS, SHARED)
+    else:
+        tile = program * W + warp
+        there = tile < tiles
+        tile = tl.minimum(tile, tiles - 1)
+        at, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
+        total = no_terms(NT, COLUMNS, W)
+        for segment in range(segments):
+            weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
+            wait(PDL)
+            acc = segment_terms(weights, at_segment(x, segment, NT), groups - segment * 16, FORM,
+                                NT, COLUMNS, True, WHOLE, not WHOLE, W, ASM)  # fmt: skip
+            total = add_each(total, acc, RESULTS)
+        for t in tl.static_range(NT):
+            for c in tl.static_range(2 * COLUMNS):
+                n = own * 16 + lane // 4 + c // COLUMNS * 8
+                if COLUMNS == 2:
+                    row = (tl.program_id(1) * NT + t) * 8 + lane % 4 * 2 + c % 2
+                    live = there & (row < rows) & (n < N)
                 else:
-                    s0 = tl.dot(x, ones, out_dtype=tl.int32)
-                    s1 = tl.zeros_like(s0)
-            acc = acc + term(d0, d1, xs, s0, s1, i, m, d, mm, dm, FORM)
-        total = total + acc
-    n = (tile * B + tl.arange(0, B))[None, :]
-    r = r[:, None]
-    out = OUT + first.to(tl.int64) * rows * N if SPLIT else OUT
-    mask = (n < N) & (r >= 0)
-    tl.store(out + r.to(tl.int64) * N + n, tl.reshape(total, [R, B]), mask=mask)
+                    row = tl.program_id(1) + lane * 0
+                    live = there & (lane % 4 == 0) & (n < N)
+                put(OUT + results, SHARES, total[t * 2 * COLUMNS + c], row, n, N, live, STREAMS,
+                    SHARED)  # fmt: skip
 
 
-@triton.jit
-def add_segments(PARTS, OUT, count, SEGMENTS: tl.constexpr, B: tl.constexpr):
-    """OUT[i] = PARTS[0, i] + PARTS[1, i] + ..., in this order. count: numbers in OUT."""
-    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-    live = at < count
-    parts = ()
-    for s in tl.static_range(SEGMENTS):
-        parts = parts + (tl.load(PARTS + at + s * count.to(tl.int64), mask=live, other=0.0),)
-    total = parts[0]
-    for s in tl.static_range(1, SEGMENTS):
-        total = total + parts[s]
-    tl.store(OUT + at, total, mask=live)
+@triton.constexpr_function
+def _run_start(forms, i):
+    """Where the i-th run of neighbours of the same form begins; behind the last: the end."""
+    starts = [j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]]
+    return [*starts, len(forms)][i]
+
+
+@triton.constexpr_function
+def _run_count(forms):
+    return len([j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]])
+
+
+@triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "rows", "quads", "groups", "step"])
+def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, PARTS, rows, quads,
+                     groups, step, FORMS: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+                     TILES: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
+                     STREAMS: tl.constexpr, SHARED: tl.constexpr, W: tl.constexpr,
+                     ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """Rows times up to four matrices (records R, outputs N) of the FORMS, the same next to each
+    other. Grid (programs, blocks of 8 * NT rows, or rows where COLUMNS is 1).
+
+    OUT: [rows, N] of each matrix, one after the other, or what `put` adds one matrix's result to.
+    Without SPLIT a warp takes a tile and all its segments. With SPLIT a program takes TILES tiles,
+    and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
+    2 * NT * COLUMNS, 32], is where they meet.
+    """
+    announce(PDL)
+    lane = tl.arange(0, 32 * W) % 32
+    if COLUMNS == 1:
+        row = tl.program_id(1)
+        x = input_of_rows(CODES, INFO, row, row, row, step, lane)
+    else:
+        x = input_of_blocks(CODES, INFO, tl.program_id(1) * NT, step, (rows + 7) // 8, lane, NT)
+    matrices = (R0, N0, R1, N1, R2, N2, R3, N3)
+    segments = (quads + 3) // 4
+    every = (N0 + 15) // 16 + (N1 + 15) // 16 + (N2 + 15) // 16 + (N3 + 15) // 16
+    parts = PARTS + (tl.program_id(1) * every).to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
+    program = tl.program_id(0)
+    out = OUT
+    RUNS: tl.constexpr = _run_count(FORMS)
+    for i in tl.static_range(RUNS):
+        tiles = 0
+        outputs = 0
+        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
+            tiles += (matrices[2 * j + 1] + 15) // 16
+            outputs += matrices[2 * j + 1]
+        if RUNS == 1:
+            some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
+                       FORMS[0], 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
+                       STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
+        else:
+            programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
+            if (program >= 0) & (program < programs):
+                some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
+                           FORMS[_run_start(FORMS, i)], _run_start(FORMS, i),
+                           _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
+                           SHARED, W, ASM, PDL)  # fmt: skip
+            program -= programs
+            out += outputs.to(tl.int64) * rows
+            parts += tiles.to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
+
+
+@triton.jit(do_not_specialize=["USED", "N", "quads", "groups", "step"])
+def pairs_by_matrices(CODES, INFO, ADDRESSES, EXPERTS, OUT, USED, N, quads, groups, step,
+                      FORM: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                      PDL: tl.constexpr):  # fmt: skip
+    """OUT[p] = row p // USED times the matrix at ADDRESSES[EXPERTS[p]]. Grid (tiles / W, pairs)."""
+    announce(PDL)
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    pair = tl.program_id(1)
+    wait(PDL)
+    record = tl.load(ADDRESSES + tl.load(EXPERTS + pair)).to(tl.pointer_type(tl.int32))
+    row = pair // USED
+    x = input_of_rows(CODES, INFO, row, row, row, step, lane)
+    segments = (quads + 3) // 4
+    tile = tl.program_id(0) * W + thread // 32
+    words = quads * FORM.quad + segments * (8 * FORM.tail)
+    at = record + tl.minimum(tile, (N + 15) // 16 - 1).to(tl.int64) * words
+    total = no_terms(1, 1, W)
+    for segment in range(segments):
+        weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
+        acc = segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16, FORM, 1, 1,
+                            True, WHOLE, not WHOLE, W, ASM)  # fmt: skip
+        total = add_each(total, acc, 2)
+    for c in tl.static_range(2):
+        n = tile * 16 + lane // 4 + c * 8
+        tl.store(OUT + pair.to(tl.int64) * N + n, total[c], mask=(lane % 4 == 0) & (n < N))

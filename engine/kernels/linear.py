@@ -1,42 +1,133 @@
-"""Matrix products in the fixed order of sums, for any number of rows: launches.
-
-Few rows take kernels that spread one row over the chip, many rows take tensor cores; a row has the
-same bits either way.
-"""
+"""Matrix products in the fixed order of sums, for any number of rows: launches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import triton.language as tl
 
 from engine.kernels import float_product, integer_product
-from engine.kernels.form import TILE, FloatForm, Form
+from engine.kernels.dependent import launch_options
+from engine.kernels.form import SEGMENT, FloatForm, Form
+from engine.kernels.inputs import ROWS, Input, as_input
 from engine.kernels.matrix import Matrix
-from engine.kernels.quantise import Activations, quantised
 
-# Most rows that a dp4a program takes at once, and from how many rows tensor cores are used.
+# Most rows that a program of floats takes at once.
 FEW = 4
-ROW_TILE = 16
-# From how many programs on a chip is full, so that they need not share segments.
-FULL_CHIP = 2048
-_BLOCK = 512
 # Warps a program, as a power of two: a warp takes a segment.
 _MOST_LEVELS = 3
 _KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+# Most matrices of one launch.
+_TOGETHER = 4
+_PAIR_WARPS = 4
 
 
-def linear(x: torch.Tensor, weight: Matrix) -> torch.Tensor:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a launch spreads over the chip; no number depends on it.
+
+    columns: 1 for a program a row, 2 for blocks of eight rows, `blocks` of them a program. split: a
+    warp takes one segment of one of `tiles` tiles at a time, else a tile each. registers: most of
+    a thread, 0 for any number.
+    """
+
+    columns: int
+    blocks: int
+    split: bool
+    tiles: int
+    warps: int
+    registers: int = 0
+
+
+# Up to how many tiles a program takes one, and from how many on warps need not share a tile.
+_SMALL, _LARGE = 264, 4096
+
+
+def plan_for(rows: int, tiles: int, segments: int) -> Plan:
+    """The plan for some rows, tiles of outputs and segments of inputs."""
+    columns, blocks = (1, 1) if rows == 1 else (2, 1 if rows <= ROWS else 2)
+    if rows > 2 * ROWS:
+        return Plan(2, 4, False, 1, 4)
+    if tiles >= _LARGE or segments == 1:
+        return Plan(columns, blocks, False, 1, 4, 128)
+    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, 128)
+
+
+def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:
     """Rows times the transposed matrix: float32 [R, K] -> [R, N]."""
-    rows = x.shape[0]
-    if not rows:
-        return torch.empty((0, weight.rows), dtype=torch.float32, device=x.device)
-    if isinstance(weight.form, FloatForm):
-        return _float_few(x, weight, None, 0)
-    if rows <= FEW:
-        return integer_few(quantised(x.contiguous(), woven=False), weight, None, 0)
-    return integer_many(quantised(x.contiguous(), woven=True), weight)
+    return project(x, (weight,))[0]
+
+
+def project(x: Input | torch.Tensor, weights: Sequence[Matrix]) -> tuple[torch.Tensor, ...]:
+    """Rows times several transposed matrices: float32 [R, K] -> [R, N] each."""
+    values = x.values if isinstance(x, Input) else x
+    results: dict[int, torch.Tensor] = {}
+    integers: list[int] = []
+    for i, weight in enumerate(weights):
+        if not len(values):
+            results[i] = values.new_empty((0, weight.rows))
+        elif isinstance(weight.form, FloatForm):
+            results[i] = _float_few(values, weight, None, 0)
+        else:
+            integers.append(i)
+    # The same forms next to each other: they share a program.
+    integers.sort(key=lambda i: (str(weights[i].form), i))
+    rounded = x if isinstance(x, Input) or not integers else as_input(x)
+    for start in range(0, len(integers), _TOGETHER):
+        some = integers[start : start + _TOGETHER]
+        assert isinstance(rounded, Input)
+        chosen = [weights[i] for i in some]
+        rows = rounded.rows
+        out = values.new_empty(rows * sum(w.rows for w in chosen))
+        _launch(rounded, chosen, out, None, 0)
+        sizes = [rows * w.rows for w in chosen]
+        for i, part in zip(some, out.split(sizes), strict=True):
+            results[i] = part.view(rows, -1)
+    return tuple(results[i] for i in range(len(weights)))
+
+
+def project_into(
+    residual: torch.Tensor, shares: torch.Tensor | None, x: Input | torch.Tensor, weight: Matrix
+) -> None:
+    """Adds y, rows times the transposed matrix, to float32 [R, N], or with shares, float32 [R, C],
+    to [R, C, N]: share times y to each stream. In place."""
+    rounded = x if isinstance(x, Input) else as_input(x)
+    assert residual.is_contiguous()
+    assert isinstance(weight.form, Form), "residuals get integer products only"
+    if rounded.rows:
+        streams = 1 if shares is None else shares.shape[1]
+        _launch(rounded, [weight], residual, shares, streams)
+
+
+def _launch(
+    x: Input, weights: Sequence[Matrix], out: torch.Tensor, shares: torch.Tensor | None,
+    streams: int,
+) -> None:  # fmt: skip
+    first = weights[0]
+    rows, tiles, segments = x.rows, sum(w.tiles for w in weights), -(-first.quads // SEGMENT)
+    plan = plan_for(rows, tiles, segments)
+    across = rows if plan.columns == 1 else -(-rows // (ROWS * plan.blocks))
+    each = plan.tiles if plan.split else plan.warps
+    parts = out
+    if plan.split:
+        parts = out.new_empty(across * tiles * segments * 64 * plan.blocks * plan.columns)
+    by_form: dict[object, int] = {}
+    for w in weights:
+        by_form[w.form] = by_form.get(w.form, 0) + w.tiles
+    programs = sum(-(-count // each) for count in by_form.values())
+    filled = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 3][:_TOGETHER]
+    more = {"maxnreg": plan.registers} if plan.registers and x.codes.is_cuda else {}
+    integer_product.rows_by_matrices[(programs, across)](
+        x.codes, x.info, *(a for pair in filled for a in pair), out,
+        out if shares is None else shares, parts, rows, first.quads, first.groups,
+        x.codes.shape[1],
+        FORMS=tuple(w.form for w in weights), NT=plan.blocks, COLUMNS=plan.columns,
+        TILES=plan.tiles, SPLIT=plan.split, WHOLE=first.groups % 16 == 0, STREAMS=streams,
+        SHARED=shares is not None, W=plan.warps, ASM=assembly(out), num_warps=plan.warps, **more,
+        **launch_options(out),
+    )  # fmt: skip
 
 
 def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -> torch.Tensor:
@@ -45,7 +136,15 @@ def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -
     experts: int32 [P], P > 0."""
     if isinstance(weight.form, FloatForm):
         return _float_few(x, weight, experts, used)
-    return integer_few(quantised(x.contiguous(), woven=False), weight, experts, used)
+    made = as_input(x)
+    pairs = experts.numel()
+    out = x.new_empty((pairs, weight.rows))
+    integer_product.pairs_by_matrices[(-(-weight.tiles // _PAIR_WARPS), pairs)](
+        made.codes, made.info, weight.addresses, experts, out, used, weight.rows, weight.quads,
+        weight.groups, made.codes.shape[1], FORM=weight.form, WHOLE=weight.groups % 16 == 0,
+        W=_PAIR_WARPS, ASM=assembly(out), num_warps=_PAIR_WARPS, **launch_options(out),
+    )  # fmt: skip
+    return out
 
 
 def levels_for(groups: int) -> int:
@@ -64,89 +163,11 @@ def assembly(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda and torch.version.hip is None
 
 
-def integer_few(
-    x: Activations, weight: Matrix, experts: torch.Tensor | None, used: int
-) -> torch.Tensor:
-    """Rows by dp4a; with `experts` as `product` says."""
-    form = weight.form
-    assert isinstance(form, Form)
-    rows = len(x.codes) if experts is None else experts.numel()
-    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
-    r = 1 if used else rows_at_once(rows)
-    levels = levels_for(form.groups)
-    grid = (-(-weight.rows // TILE), -(-rows // r))
-    stack = weight.addresses if used else weight.record
-    integer_product.few[grid](
-        x.codes, x.info, stack, out if experts is None else experts, out, rows,
-        N=weight.rows, USED=used, FORM=form, R=r, B=TILE, LEVELS=levels, ASM=assembly(out),
-        num_warps=1 << levels, enable_fp_fusion=False,
-    )  # fmt: skip
-    return out
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """Pairs of a row and an expert, sorted by expert, in blocks of ROW_TILE pairs of one expert.
-
-    experts: int32 [blocks], -1 for a block without pairs. pairs: int32 [blocks * ROW_TILE], -1 for
-    none. count: pairs.
-    """
-
-    experts: torch.Tensor
-    pairs: torch.Tensor
-    count: int
-
-
-def groups_of(experts: torch.Tensor, count: int) -> Groups:
-    """The groups of experts int32 [P], of `count` experts. Shapes do not depend on values."""
-    pairs, device = experts.numel(), experts.device
-    ordered, order = torch.sort(experts, stable=True)
-    every = torch.arange(count + 1, dtype=torch.int32, device=device)
-    starts = torch.searchsorted(ordered, every)
-    blocks = (starts.diff() + ROW_TILE - 1) // ROW_TILE
-    ends = blocks.cumsum(0)
-    rank = torch.arange(pairs, device=device) - starts[ordered]
-    place = (ends - blocks)[ordered] * ROW_TILE + rank
-    most = min(pairs, pairs // ROW_TILE + count)
-    places = torch.full((most * ROW_TILE,), -1, dtype=torch.int32, device=device)
-    places[place] = order.int()
-    of_block = torch.searchsorted(ends, torch.arange(most, device=device), right=True)
-    of_block = torch.where(of_block < count, of_block, -1).int()
-    return Groups(of_block, places, pairs)
-
-
-def integer_many(
-    x: Activations, weight: Matrix, groups: Groups | None = None, used: int = 0
-) -> torch.Tensor:
-    """Rows by tensor cores, from woven codes; with `groups` as `product`, for all their pairs."""
-    form = weight.form
-    assert isinstance(form, Form)
-    rows = len(x.codes) if groups is None else groups.count
-    segments = -(-form.groups // 16)
-    tiles = -(-weight.rows // TILE)
-    blocks = -(-rows // ROW_TILE) if groups is None else len(groups.experts)
-    split = segments > 1 and tiles * blocks < FULL_CHIP
-    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.codes.device)
-    parts = out.new_empty((segments, *out.shape)) if split else out
-    integer_product.many[(tiles, blocks, segments if split else 1)](
-        x.codes, x.info, weight.record if groups is None else weight.addresses,
-        out if groups is None else groups.experts, out if groups is None else groups.pairs,
-        parts, rows,
-        N=weight.rows, USED=used, FORM=form, R=ROW_TILE, B=TILE, SPLIT=split,
-        ASM=assembly(out), num_warps=1, enable_fp_fusion=False,
-    )  # fmt: skip
-    if split:
-        grid = (-(-out.numel() // _BLOCK),)
-        integer_product.add_segments[grid](
-            parts, out, out.numel(), SEGMENTS=segments, B=_BLOCK, enable_fp_fusion=False
-        )
-    return out
-
-
 def _float_few(
     x: torch.Tensor, weight: Matrix, experts: torch.Tensor | None, used: int
 ) -> torch.Tensor:
     form = weight.form
+    assert isinstance(form, FloatForm)
     rows = len(x) if experts is None else experts.numel()
     out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.device)
     r = 1 if used else rows_at_once(rows)

@@ -24,12 +24,14 @@ from engine.kernels.form import (
     FLOAT_TILE,
     FLOAT_TYPES,
     GROUP,
-    STEP,
+    QUAD,
+    SEGMENT,
     TILE,
     Codes,
     FloatForm,
     Form,
     form_of,
+    laid_out,
 )
 
 Array = npt.NDArray[Any]
@@ -41,7 +43,7 @@ _CHUNK_ELEMENTS = 1 << 26
 class Matrix:
     """A matrix of `rows` outputs and `columns` inputs, or a stack of E such matrices.
 
-    record: integers uint8 [E, tiles * tile_bytes], floats [E, tiles, groups, tile, 32].
+    record: integers uint8 [E, bytes], floats [E, tiles, groups, tile, 32].
     addresses: int64 [E], where each record lies; kernels read a matrix of a stack through them.
     """
 
@@ -59,9 +61,24 @@ class Matrix:
             flat = self.record.float().flatten(2) * by
             record = flat.view(self.record.shape)
             return replace(self, record=record, addresses=_addresses(record))
-        tiles = self.record.view(len(self.record), -1, self.form.tile_bytes)
-        form, record = _with_scaled(self.form, tiles, by)
+        tiles = self.record.view(len(self.record), -1, 4 * self.form.tile_words(self.quads))
+        form, record = _with_scaled(self.form, self.quads, tiles, by)
         return replace(self, form=form, record=record, addresses=_addresses(record))
+
+    @property
+    def quads(self) -> int:
+        """Runs of four groups of inputs."""
+        return -(-self.columns // (GROUP * QUAD))
+
+    @property
+    def groups(self) -> int:
+        """Groups of inputs."""
+        return -(-self.columns // GROUP)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of outputs of a matrix of integers."""
+        return -(-self.rows // TILE)
 
 
 def matrix(
@@ -133,14 +150,13 @@ def _integers(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
         if form is None:
             form = form_of(
                 kind,
-                columns,
                 multipliers=_each(integers.multiplier, columns),
                 minimum=integers.minimum_scale is not None,
                 minimum_multipliers=_each(integers.minimum_multiplier, columns),
             )
-            record = raw.new_empty((count, tiles * form.tile_bytes))
-        sections = _sections(integers, form, CODES[kind.name])
-        record[part] = torch.cat(sections, 2).flatten(1)
+            size = tiles * 4 * form.tile_words(-(-columns // (GROUP * QUAD)))
+            record = raw.new_empty((count, size))
+        record[part] = _record(integers, form, CODES[kind.name])
     assert form is not None
     return Matrix(rows, columns, form, record, _addresses(record))
 
@@ -150,36 +166,54 @@ def _each(multiplier: torch.Tensor | None, columns: int) -> int:
     return 0 if multiplier is None else multiplier.shape[-1] * GROUP // columns
 
 
-def _tiled(values: torch.Tensor, groups: int, padded: int) -> torch.Tensor:
-    """[E, N, a number a group] -> [E, T, padded, ..., 32 outputs], zeros where there is nothing."""
-    a = values.view(*values.shape[:2], groups, -1)
-    a = _padded(_padded(a, 1, -(-a.shape[1] // TILE) * TILE), 2, padded)
-    return a.view(len(a), -1, TILE, padded, a.shape[-1]).permute(0, 1, 3, 4, 2)
+def _tiled(a: torch.Tensor, each: int) -> torch.Tensor:
+    """[E, N, each numbers a group] -> [E, T, out, n, quads, 4, each], zeros where there is nothing:
+    output 8 * out + n of a tile, four groups of a quad."""
+    a = a.view(*a.shape[:2], -1, each)
+    a = _padded(_padded(a, 1, -(-a.shape[1] // TILE) * TILE), 2, -(-a.shape[2] // QUAD) * QUAD)
+    return a.view(len(a), -1, 2, 8, a.shape[2] // QUAD, QUAD, each)
 
 
-def _sections(integers: IntegerForm, form: Form, codes: Codes) -> list[torch.Tensor]:
-    """The sections of every tile, uint8 [E, T, bytes] each, in the order of `Form`."""
+def _record(integers: IntegerForm, form: Form, codes: Codes) -> torch.Tensor:
+    """Matrices as `Form` says: uint8 [E, bytes]."""
     fields = _fields(integers.codes, codes)
-    planes = _tiled(fields, form.groups, form.padded).transpose(3, 4)
-    sections = _planes(planes, form.bits)
-    for multiplier, scale in (
-        (integers.multiplier, integers.scale),
-        (integers.minimum_multiplier, integers.minimum_scale),
-    ):
-        if multiplier is not None:
-            sections.append(_multiplier_words(multiplier, form))
-        if scale is not None:
-            tiled = _tiled(scale, form.groups, form.padded)[:, :, :: form.span, 0]
-            sections.append(_scale_words(tiled, form))
-    return [s.contiguous().flatten(2).view(torch.uint8) for s in sections]
+    # E, T, out, n, quads, group, half, q, byte
+    sections = _planes(_tiled(fields, GROUP).unflatten(-1, (2, 4, 4)), form)
+    multipliers = [m for m in (integers.multiplier, integers.minimum_multiplier) if m is not None]
+    if multipliers:
+        groups = integers.codes.shape[-1] // GROUP
+        # E, T, out, n, quads, group, which
+        numbers = torch.cat([_tiled(m, m.shape[-1] // groups) for m in multipliers], -1)
+        numbers = (numbers.view(torch.uint8) ^ 128).permute(0, 1, 4, 3, 6, 2, 5)
+        sections.append(numbers.contiguous())
+    scales = [s for s in (integers.scale, integers.minimum_scale) if s is not None]
+    words = _scale_words(torch.stack([_tiled(s, 1)[..., 0] for s in scales], -1), form)
+    tail = [words] if form.tail else []
+    if not tail:
+        sections.append(words)
+    quads = [s.view(torch.uint8).flatten(3) for s in sections]
+    tiles = [torch.cat(quads, -1).flatten(2), *(t.view(torch.uint8).flatten(2) for t in tail)]
+    return torch.cat(tiles, -1).flatten(1)
+
+
+def _scale_words(scales: torch.Tensor, form: Form) -> torch.Tensor:
+    """float32 [E, T, out, n, quads, group, which] as they lie: by quads, or by segments."""
+    if not form.wide:
+        scales = (scales / form.factor).half()
+    if form.tail:
+        # One number of two quads; a segment has two.
+        scales = _padded(scales, 4, -(-scales.shape[4] // SEGMENT) * SEGMENT)
+        scales = scales[:, :, :, :, ::2, 0].unflatten(4, (-1, 2))
+    else:
+        scales = scales[..., :: form.span, :]
+    # E, T, run, n, which, out, number
+    return scales.permute(0, 1, 4, 3, 6, 2, 5).contiguous()
 
 
 def _fields(codes: torch.Tensor, field: Codes) -> torch.Tensor:
     """int8 codes -> uint8 fields."""
-    if field.bits == 8:
-        return codes.view(torch.uint8)
     if not field.table:
-        return (codes + field.offset).view(torch.uint8) // field.step
+        return ((codes >> field.odd) + field.bias).view(torch.uint8) & ((1 << field.bits) - 1)
     index = codes.view(torch.uint8).reshape(-1).int()
     return _field_of(field.table, codes.device).index_select(0, index).view(codes.shape)
 
@@ -193,71 +227,56 @@ def _field_of(table: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return index.to(device)
 
 
-def _planes(fields: torch.Tensor, bits: int) -> list[torch.Tensor]:
-    """uint8 fields [E, T, G, 32 outputs, 32 elements] -> one or two planes."""
-    low, high = fields[..., :16], fields[..., 16:]
+def _planes(fields: torch.Tensor, form: Form) -> list[torch.Tensor]:
+    """uint8 fields [E, T, out, n, quads, group, half, q, byte] -> sections, quads third."""
+    bits = form.bits
     if bits == 8:
-        return [torch.stack((low, high), 3)]
+        pairs = fields.unflatten(5, (2, 2))
+        return [pairs.permute(0, 1, 4, 2, 5, 3, 8, 6, 7, 9).contiguous()]
     if bits == 2:
-        return [_woven(low, high, 2)]
-    planes = [(low & 15) | (high & 15) << 4]
+        return [_low_bits(fields, 2)]
+    high = fields >> (bits - 4)
+    if form.table:
+        ends = torch.cat((high[..., 0, :, :], high[..., 1, :, :]), -1)
+        nibbles = ends[..., ::2] | ends[..., 1::2] << 4
+    else:
+        nibbles = high[..., 0, :, :] | high[..., 1, :, :] << 4
+    # E, T, quads, out, n, q, group, byte
+    planes = [nibbles.permute(0, 1, 4, 2, 3, 6, 5, 7).contiguous()]
     if bits > 4:
-        planes.append(_woven(low >> 4, high >> 4, bits - 4))
+        planes.append(_low_bits(fields & ((1 << (bits - 4)) - 1), bits - 4))
     return planes
 
 
-def _woven(low: torch.Tensor, high: torch.Tensor, bits: int) -> torch.Tensor:
-    """Fields of neighbouring groups in one byte, the first group lowest: [E, T, G / n, 32, 16]."""
-    groups = 4 // bits
-    plane = torch.zeros_like(low[:, :, ::groups])
-    for i in range(groups):
-        plane |= low[:, :, i::groups] << (2 * bits * i)
-        plane |= high[:, :, i::groups] << (2 * bits * i + bits)
-    return plane
+def _low_bits(fields: torch.Tensor, bits: int) -> torch.Tensor:
+    """Fields of `bits` bits in words of four groups (1) or two (2), a byte the same inputs of each:
+    [E, T, quads, n, q, out, words, byte]."""
+    together = fields.unflatten(5, (-1, 4 // bits))
+    plane = torch.zeros_like(together[:, :, :, :, :, :, 0, 0])
+    for group in range(4 // bits):
+        for half in range(2):
+            plane |= together[:, :, :, :, :, :, group, half] << (bits * (2 * group + half))
+    return plane.permute(0, 1, 4, 3, 6, 2, 5, 7).contiguous()
 
 
-def _multiplier_words(multiplier: torch.Tensor, form: Form) -> torch.Tensor:
-    """Four groups in a word: [E, T, each, G / 4, 32 outputs, 4]."""
-    tiled = _tiled(multiplier, form.groups, form.padded)
-    quads = tiled.reshape(*tiled.shape[:2], form.padded // STEP, STEP, -1, TILE)
-    return quads.permute(0, 1, 4, 2, 5, 3)
+def _with_scaled(
+    form: Form, quads: int, tiles: torch.Tensor, by: torch.Tensor
+) -> tuple[Form, torch.Tensor]:
+    """Records whose scales are float32 and times `by`, and their form. tiles: uint8 [E, T, bytes],
+    by: [E or 1, 1, 1]."""
 
+    def scaled(scales: torch.Tensor) -> torch.Tensor:
+        """uint8 [..., bytes]"""
+        scales = scales.contiguous()
+        values = scales.view(torch.float32 if form.wide else torch.float16).float()
+        return (values * form.factor * by.unsqueeze(-1)).view(torch.uint8)
 
-def _scale_words(scale: torch.Tensor, form: Form) -> torch.Tensor:
-    """float32 [E, T, scales, 32] as they are, or as fp16, two neighbours in a word."""
-    if form.wide:
-        return scale.float()
-    half = (scale / form.factor).half()
-    half = _padded(half, 2, -(-half.shape[2] // 2) * 2)
-    return half.view(*half.shape[:2], -1, 2, TILE).transpose(3, 4)
-
-
-def _with_scaled(form: Form, tiles: torch.Tensor, by: torch.Tensor) -> tuple[Form, torch.Tensor]:
-    """Records whose scales are float32 and times `by`, and their form."""
-    scales = -(-form.padded // form.span)
-    size = 4 * TILE * (scales if form.wide else -(-scales // 2))
-
-    def section(at: int) -> torch.Tensor:
-        words = tiles[:, :, at : at + size].contiguous()
-        if form.wide:
-            values = words.view(torch.float32).view(*words.shape[:2], scales, TILE)
-        else:
-            pairs = words.view(torch.float16).view(*words.shape[:2], -1, TILE, 2)
-            values = pairs.transpose(3, 4).flatten(2, 3)[:, :, :scales].float() * form.factor
-        scaled = values.flatten(2) * by
-        return scaled.view(torch.uint8)
-
-    before = tiles[:, :, : form.at_scale]
-    between = tiles[:, :, form.at_scale + size : form.at_minimum_scale]
-    parts = [before, section(form.at_scale), between]
-    if form.minimum:
-        parts.append(section(form.at_minimum_scale))
-    grown = 4 * TILE * scales - size
-    new = form._replace(
-        wide=True,
-        factor=1.0,
-        at_minimum_multiplier=form.at_minimum_multiplier + grown,
-        at_minimum_scale=form.at_minimum_scale + grown,
-        tile_bytes=form.tile_bytes + grown * (2 if form.minimum else 1),
-    )
-    return new, torch.cat(parts, 2).flatten(1)
+    new = laid_out(form._replace(wide=True, factor=1.0))
+    end = 4 * quads * form.quad
+    if form.tail:
+        tail = scaled(tiles[:, :, end:].unsqueeze(2)).flatten(2)
+        return new, torch.cat((tiles[:, :, :end], tail), -1).flatten(1)
+    sections = tiles.unflatten(-1, (quads, 4 * form.quad))
+    at = 4 * (form.quad - 8 * form.scales)
+    parts = (sections[..., :at], scaled(sections[..., at:]))
+    return new, torch.cat(parts, -1).flatten(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from engine.kernels import (
     rotary,
     table,
 )
+from engine.kernels.form import FloatForm
 from engine.kernels.inputs import Input, as_input
 from engine.ops import Ops
 
@@ -35,8 +35,8 @@ def kernel_ops(device: str) -> Ops:
         table=partial(table.Table, device=device),
         kv_cache=partial(kv_cache.KvCache.empty, device=device),
         rotary_table=partial(rotary.rotary_table, device=device),
-        linear=_linear,
-        project=_project,
+        linear=linear.linear,
+        project=linear.project,
         project_into=_project_into,
         rms_norm=norms.rms_norm,
         normed_input=_normed_input,
@@ -55,16 +55,11 @@ def kernel_ops(device: str) -> Ops:
 # Compositions of single operators; fused kernels take their places one by one.
 
 
-def _linear(x: Any, weight: Any) -> torch.Tensor:
-    return linear.linear(x.values if isinstance(x, Input) else x, weight)
-
-
-def _project(x: Input, weights: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    return tuple(linear.linear(x.values, weight) for weight in weights)
-
-
 def _project_into(residual: torch.Tensor, shares: Any, x: Input, weight: Any) -> None:
-    _add_into(residual, shares, linear.linear(x.values, weight))
+    if isinstance(weight.form, FloatForm):
+        _add_into(residual, shares, linear.linear(x, weight))
+    else:
+        linear.project_into(residual, shares, x, weight)
 
 
 def _add_into(residual: torch.Tensor, shares: Any, y: torch.Tensor) -> None:

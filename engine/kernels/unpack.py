@@ -1,7 +1,7 @@
-"""Sections of a tile of integers, as `form.py` describes them, to integers and scales.
+"""Quads of a tile of integers, as `form.py` describes them, to what tensor cores and sums take.
 
-Integers are exact, so no order matters here. A segment is 16 groups. Loads of a whole segment come
-before what uses them: that is what keeps memory busy.
+Every tensor here has one number a thread, [32 * warps]: nothing moves between threads. Loaded words
+are tuples in the order of a quad's sections.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
@@ -13,26 +13,92 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-_DP4A = tl.constexpr("dp4a.s32.s32 $0, $1, $2, $3;")
-_NIBBLES = tl.constexpr(
-    "{ .reg .b32 t; shr.u32 t, $2, 4; and.b32 $1, t, 0x0F0F0F0F; and.b32 $0, $2, 0x0F0F0F0F; }"
-)
-_FIVE = tl.constexpr(
-    "{ .reg .b32 s,h,t,u,v; and.b32 s,$4,31; shr.u32 h,$3,s; and.b32 u,h,0x01010101;"
-    " shl.b32 u,u,4; and.b32 t,$2,0x0F0F0F0F; or.b32 u,u,t; shr.u32 t,$2,4;"
-    " and.b32 t,t,0x0F0F0F0F; shr.u32 h,h,1; and.b32 v,h,0x01010101; shl.b32 v,v,4;"
-    " or.b32 $1,t,v; mov.b32 $0,u; }"
-)
-_SIX = tl.constexpr(
-    "{ .reg .b32 s,h,t,u,v; and.b32 s,$4,31; shr.u32 h,$3,s; and.b32 u,h,0x03030303;"
-    " shl.b32 u,u,4; and.b32 t,$2,0x0F0F0F0F; or.b32 u,u,t; shr.u32 t,$2,4;"
-    " and.b32 t,t,0x0F0F0F0F; shr.u32 h,h,2; and.b32 v,h,0x03030303; shl.b32 v,v,4;"
-    " or.b32 $1,t,v; mov.b32 $0,u; }"
-)
-_TWO = tl.constexpr(
-    "{ .reg .b32 s,h,u; and.b32 s,$3,31; shr.u32 h,$2,s; and.b32 u,h,0x03030303;"
-    " shr.u32 h,h,2; and.b32 $1,h,0x03030303; mov.b32 $0,u; }"
-)
+
+@triton.jit
+def load(p, ok, ALL: tl.constexpr):
+    return tl.load(p) if ALL else tl.load(p, mask=ok, other=0)
+
+
+@triton.constexpr_function
+def _load_text(count, offset, checked):
+    """Assembly that loads 1, 2 or 4 words from $count + offset bytes; 0 where $(count + 1) is 0."""
+    names = ", ".join(f"${i}" for i in range(count))
+    vector = {1: "", 2: ".v2", 4: ".v4"}[count]
+    what = f"ld.global{vector}.b32 " + (f"{{{names}}}" if count > 1 else names)
+    load = f"{what}, [${count} + {offset}];"
+    if not checked:
+        return load
+    zeros = " ".join(f"mov.b32 ${i}, 0;" for i in range(count))
+    return f"{{ .reg .pred p; setp.ne.s32 p, ${count + 1}, 0; {zeros} @p {load} }}"
+
+
+@triton.constexpr_function
+def _load_operands(count, checked):
+    return ",".join(["=&r" if checked else "=r"] * count) + (",l,r" if checked else ",l")
+
+
+@triton.jit
+def _at_once(p, ok, OFFSET: tl.constexpr, COUNT: tl.constexpr, CHECKED: tl.constexpr):
+    """1, 2 or 4 words by one load."""
+    text: tl.constexpr = _load_text(COUNT, 4 * OFFSET, CHECKED)
+    operands: tl.constexpr = _load_operands(COUNT, CHECKED)
+    at = p.to(tl.int64)
+    given = [at, ok] if CHECKED else [at]
+    if COUNT == 1:
+        one = tl.inline_asm_elementwise(
+            text, operands, given, dtype=tl.int32, is_pure=False, pack=1
+        )
+        found = (one,)
+    elif COUNT == 2:
+        found = tl.inline_asm_elementwise(
+            text, operands, given, dtype=(tl.int32, tl.int32), is_pure=False, pack=1
+        )
+    else:
+        found = tl.inline_asm_elementwise(
+            text, operands, given, dtype=(tl.int32, tl.int32, tl.int32, tl.int32),
+            is_pure=False, pack=1,
+        )  # fmt: skip
+    return found
+
+
+@triton.jit
+def words(p, ok, OFFSET: tl.constexpr, COUNT: tl.constexpr, CHECKED: tl.constexpr,
+          ASM: tl.constexpr):  # fmt: skip
+    """COUNT words (0, 1, 2 or a multiple of 4) at p + OFFSET, a tuple; with CHECKED, 0 where ok is.
+
+    p: pointers to int32, multiples of the size of one load (four words at most).
+    """
+    found = ()
+    if ASM:
+        if COUNT == 0:
+            found = ()
+        elif COUNT < 4:
+            found = _at_once(p, ok, OFFSET, COUNT, CHECKED)
+        else:
+            for i in tl.static_range(COUNT // 4):
+                found = found + _at_once(p, ok, OFFSET + 4 * i, 4, CHECKED)
+    else:
+        for j in tl.static_range(COUNT):
+            q = p + (OFFSET + j)
+            found = found + (tl.load(q, mask=ok != 0, other=0) if CHECKED else tl.load(q),)
+    return found
+
+
+@triton.jit
+def quad(p, lane, ok, INDEX: tl.constexpr, FORM: tl.constexpr, CHECKED: tl.constexpr,
+         ASM: tl.constexpr):  # fmt: skip
+    """Loads a thread's words of quad INDEX from p on. lane: 0 to 31."""
+    AT: tl.constexpr = INDEX * FORM.quad
+    LOW: tl.constexpr = AT + 32 * FORM.codes
+    NUMBERS: tl.constexpr = LOW + 32 * FORM.low
+    SCALES: tl.constexpr = NUMBERS + 8 * FORM.numbers
+    found = ()
+    for i in tl.static_range(FORM.codes // 4):
+        found = found + words(p + lane * 4, ok, AT + 128 * i, 4, CHECKED, ASM)
+    found = found + words(p + lane * FORM.low, ok, LOW, FORM.low, CHECKED, ASM)
+    n = lane // 4
+    found = found + words(p + n * FORM.numbers, ok, NUMBERS, FORM.numbers, CHECKED, ASM)
+    return found + words(p + n * FORM.scales, ok, SCALES, FORM.scales, CHECKED, ASM)
 
 
 @triton.constexpr_function
@@ -40,184 +106,120 @@ def _look_up(table):
     """Assembly for eight look-ups: nibbles of $2 are indices into the 16 bytes of four words."""
     a, b, c, d = (f"0x{word & 0xFFFFFFFF:08X}" for word in table)
     return (
-        "{ .reg .b32 t,s,l,h,a,b; and.b32 t,$2,0x77777777; and.b32 s,$2,0x88888888;"
-        " shr.u32 s,s,1; or.b32 s,s,0x32103210;"
-        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 a,l,h,s;"
+        "{ .reg .b32 t,s,l,h; and.b32 t,$2,0x77777777; shr.u32 s,$2,1; and.b32 s,s,0x44444444;"
+        " or.b32 s,s,0x32103210;"
+        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 $0,l,h,s;"
         " shr.u32 t,t,16; shr.u32 s,s,16;"
-        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 b,l,h,s;"
-        " prmt.b32 $0,a,b,0x6420; prmt.b32 $1,a,b,0x7531; }"
+        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 $1,l,h,s; }}"
     )
 
 
 @triton.jit
-def dot(a, b, ASM: tl.constexpr):
-    """Dot products of signed bytes over the last axis, int32: of words of four where ASM says so,
-    else of single bytes."""
-    a, b = tl.broadcast(a, b)
-    if ASM:
-        products = tl.inline_asm_elementwise(
-            _DP4A, "=r,r,r,r", [a, b, tl.zeros_like(a)], dtype=tl.int32, is_pure=True, pack=1
-        )
-    else:
-        products = a.to(tl.int32) * b.to(tl.int32)
-    return tl.sum(products, axis=3)
-
-
-@triton.jit
-def _entries(fields, FORM: tl.constexpr, W: tl.constexpr):
-    """Table entries for the bytes of a tensor, without inline assembly."""
-    word = fields.to(tl.int32)
-    out = tl.zeros_like(word)
-    for j in tl.static_range(4 if W == 4 else 1):
-        index = (word >> (8 * j)) & 15
-        value = tl.zeros_like(word)
+def _entries(nibbles, FORM: tl.constexpr):
+    """Table entries of the four lowest nibbles, without inline assembly."""
+    out = tl.zeros_like(nibbles)
+    for j in tl.static_range(4):
+        index = (nibbles >> (4 * j)) & 15
+        value = tl.zeros_like(nibbles)
         for e in tl.static_range(16):
             entry: tl.constexpr = (FORM.table[e // 4] >> (8 * (e % 4))) & 255
             value = tl.where(index == e, entry, value)
         out = out | (value << (8 * j))
-    return out.to(fields.dtype)
+    return out
 
 
 @triton.jit
-def load(p, ok, ALL: tl.constexpr):
-    return tl.load(p) if ALL else tl.load(p, mask=ok, other=0)
+def _moved(word, FROM: tl.constexpr, TO: tl.constexpr):
+    """The word shifted so that bit FROM becomes bit TO; what comes in from the sides is to go."""
+    if FROM < TO:
+        word = word << (TO - FROM)
+    if FROM > TO:
+        word = word >> (FROM - TO)
+    return word
 
 
 @triton.jit
-def planes(tile, g0, at, FORM: tl.constexpr, B: tl.constexpr, W: tl.constexpr,
-           ALL: tl.constexpr):  # fmt: skip
-    """Loads the planes of the segment that begins with group g0: two tuples of tensors.
-
-    Planes are read as W units for 16 elements: 4 words, or 16 bytes. tile: pointer to the units of
-    a tile; at: units of a group. ALL: every segment is whole.
-    """
-    BLOCK: tl.constexpr = B * W
-    HIGH: tl.constexpr = FORM.at_high * W // 16
-    UNROLLED: tl.constexpr = FORM.unrolled
-    low = ()
-    high = ()
-    for i in tl.static_range(UNROLLED):
-        ok = g0 + i < FORM.padded
-        if FORM.bits == 8:
-            p = tile + (g0 + i) * (2 * BLOCK) + at
-            low = low + (load(p, ok, ALL),)
-            high = high + (load(p + BLOCK, ok, ALL),)
-        elif FORM.bits == 2:
-            if i % 2 == 0:
-                low = low + (load(tile + (g0 + i) // 2 * BLOCK + at, ok, ALL),)
-        else:
-            low = low + (load(tile + (g0 + i) * BLOCK + at, ok, ALL),)
-            if FORM.bits == 5 and i % 4 == 0:
-                high = high + (load(tile + HIGH + (g0 + i) // 4 * BLOCK + at, ok, ALL),)
-            if FORM.bits == 6 and i % 2 == 0:
-                high = high + (load(tile + HIGH + (g0 + i) // 2 * BLOCK + at, ok, ALL),)
-    return low, high
-
-
-@triton.jit
-def codes(low, high, i: tl.constexpr, FORM: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):
-    """Fields, or table entries, of group i of what `planes` loaded: elements 0..15 and 16..31."""
-    ONES: tl.constexpr = 0x01010101 if W == 4 else 1
-    # Bytes are handled four at a time, which only inline assembly can say.
-    PACKED: tl.constexpr = ASM and W == 16
+def halves(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr):
+    """Bytes of group j of output n (OUT 0) or n + 8 (1): two words, of inputs 4q to 4q + 3 and of
+    16 + 4q to 16 + 4q + 3, as `Form` says. found: what `quad` loaded."""
     if FORM.bits == 8:
-        lo = low[i]
-        hi = high[i]
+        lo = found[8 * OUT + 2 * j]
+        hi = found[8 * OUT + 2 * j + 1]
     elif FORM.bits == 2:
-        if PACKED:
-            s = tl.full(low[i // 2].shape, 4 * (i % 2), tl.int8)
-            lo, hi = tl.inline_asm_elementwise(
-                _TWO, "=r,=r,r,r", [low[i // 2], s], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
-            )
-        else:
-            word = low[i // 2] >> (4 * (i % 2))
-            lo = word & (3 * ONES)
-            hi = (word >> 2) & (3 * ONES)
-    elif len(FORM.table) > 0 and ASM:
-        lo, hi = tl.inline_asm_elementwise(
-            _look_up(FORM.table),
-            "=r,=r,r",
-            [low[i]],
-            dtype=(tl.int32, tl.int32) if W == 4 else (tl.int8, tl.int8),
-            is_pure=True,
-            pack=1 if W == 4 else 4,
-        )
-    elif FORM.bits == 4 and PACKED:
-        lo, hi = tl.inline_asm_elementwise(
-            _NIBBLES, "=r,=r,r", [low[i]], dtype=(tl.int8, tl.int8), is_pure=True, pack=4
-        )
-    elif FORM.bits == 5 and PACKED:
-        s = tl.full(low[i].shape, 2 * (i % 4), tl.int8)
-        lo, hi = tl.inline_asm_elementwise(
-            _FIVE, "=r,=r,r,r,r", [low[i], high[i // 4], s], dtype=(tl.int8, tl.int8),
-            is_pure=True, pack=4,
-        )  # fmt: skip
-    elif FORM.bits == 6 and PACKED:
-        s = tl.full(low[i].shape, 4 * (i % 2), tl.int8)
-        lo, hi = tl.inline_asm_elementwise(
-            _SIX, "=r,=r,r,r,r", [low[i], high[i // 2], s], dtype=(tl.int8, tl.int8),
-            is_pure=True, pack=4,
-        )  # fmt: skip
+        word = found[2 * OUT + j // 2]
+        lo = _moved(word, 4 * (j % 2), 6) & -0x3F3F3F40
+        hi = _moved(word, 4 * (j % 2) + 2, 6) & -0x3F3F3F40
     else:
-        lo = low[i] & (15 * ONES)
-        hi = (low[i] >> 4) & (15 * ONES)
-        if FORM.bits == 5:
-            top = high[i // 4] >> (2 * (i % 4))
-            lo = lo | ((top & ONES) << 4)
-            hi = hi | (((top >> 1) & ONES) << 4)
-        if FORM.bits == 6:
-            top = high[i // 2] >> (4 * (i % 2))
-            lo = lo | ((top & (3 * ONES)) << 4)
-            hi = hi | (((top >> 2) & (3 * ONES)) << 4)
+        word = found[4 * OUT + j]
         if len(FORM.table) > 0:
-            lo = _entries(lo, FORM, W)
-            hi = _entries(hi, FORM, W)
+            if ASM:
+                lo, hi = tl.inline_asm_elementwise(
+                    _look_up(FORM.table), "=&r,=r,r", [word], dtype=(tl.int32, tl.int32),
+                    is_pure=True, pack=1,
+                )  # fmt: skip
+            else:
+                lo = _entries(word, FORM)
+                hi = _entries(word >> 16, FORM)
+        else:
+            lo = (word << 4) & -0x0F0F0F10
+            hi = word & -0x0F0F0F10
+            if FORM.odd:
+                lo = lo | (FORM.odd * 0x01010101)
+                hi = hi | (FORM.odd * 0x01010101)
+            if FORM.bits == 5:
+                low = found[FORM.codes + OUT]
+                lo = lo | (_moved(low, 2 * j, 3) & 0x08080808)
+                hi = hi | (_moved(low, 2 * j + 1, 3) & 0x08080808)
+            if FORM.bits == 6:
+                low = found[FORM.codes + 2 * OUT + j // 2]
+                lo = lo | (_moved(low, 4 * (j % 2), 2) & 0x0C0C0C0C)
+                hi = hi | (_moved(low, 4 * (j % 2) + 2, 2) & 0x0C0C0C0C)
     return lo, hi
 
 
 @triton.jit
-def numbers(tile, g0, n, FORM: tl.constexpr, MINIMUM: tl.constexpr, B: tl.constexpr,
-            ALL: tl.constexpr):  # fmt: skip
-    """Loads multipliers and scales of the segment that begins with group g0, of codes or of minima:
-    two tuples of words.
-
-    tile: pointer to the words of a tile; n: outputs. The first tuple holds the multipliers of the
-    first halves, then of the second ones where there are two; four groups a word.
-    """
-    EACH: tl.constexpr = FORM.minimum_multipliers if MINIMUM else FORM.multipliers
-    M: tl.constexpr = FORM.at_minimum_multiplier // 4 if MINIMUM else FORM.at_multiplier // 4
-    D: tl.constexpr = FORM.at_minimum_scale // 4 if MINIMUM else FORM.at_scale // 4
-    QUADS: tl.constexpr = FORM.unrolled // 4
-    multipliers = ()
-    for h in tl.static_range(EACH):
-        for i in tl.static_range(QUADS):
-            p = tile + M + (h * (FORM.padded // 4) + g0 // 4 + i) * B + n
-            multipliers = multipliers + (load(p, g0 + 4 * i < FORM.padded, ALL),)
-    scales = ()
-    PER_WORD: tl.constexpr = FORM.span if FORM.wide else 2 * FORM.span
-    WORDS: tl.constexpr = (FORM.unrolled + PER_WORD - 1) // PER_WORD
-    for i in tl.static_range(WORDS):
-        p = tile + D + (g0 // PER_WORD + i) * B + n
-        scales = scales + (load(p, g0 + PER_WORD * i < FORM.padded, ALL),)
-    return multipliers, scales
-
-
-@triton.jit
-def multiplier(words, i: tl.constexpr, h: tl.constexpr, FORM: tl.constexpr):
-    """The multiplier of half h of group i, of the words that `numbers` loaded."""
-    return (words[h * (FORM.unrolled // 4) + i // 4] << (24 - 8 * (i % 4))) >> 24
-
-
-@triton.jit
-def scale(words, i: tl.constexpr, FORM: tl.constexpr):
-    """The scale of group i, float32."""
-    if FORM.wide:
-        d = words[i // FORM.span].to(tl.float32, bitcast=True)
+def number(found, j: tl.constexpr, WHICH: tl.constexpr, OUT: tl.constexpr, SHIFT: tl.constexpr,
+           FORM: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """A multiplier of group j over 2**SHIFT, float32. WHICH: those of codes, then of minima."""
+    word = found[FORM.codes + FORM.low + 2 * WHICH + OUT]
+    SMALL: tl.constexpr = 1.0 / (1 << SHIFT)
+    if ASM:
+        # The byte becomes the end of the mantissa of 2**(23 - SHIFT).
+        wide = tl.inline_asm_elementwise(
+            _put_byte(j, SHIFT), "=r,r", [word], dtype=tl.int32, is_pure=True, pack=1
+        )
+        m = wide.to(tl.float32, bitcast=True) - (8388608 + 128) * SMALL
     else:
-        pair = words[i // (2 * FORM.span)]
-        if (i // FORM.span) % 2 == 1:
-            pair = pair >> 16
+        m = (((word >> (8 * j)) & 255) - 128).to(tl.float32) * SMALL
+    return m
+
+
+@triton.constexpr_function
+def _put_byte(j, shift):
+    return f"prmt.b32 $0, $1, 0x{(150 - shift) << 23:08X}, 0x765{j};"
+
+
+@triton.jit
+def _of_word(word, INDEX: tl.constexpr, FORM: tl.constexpr):
+    if FORM.wide:
+        d = word.to(tl.float32, bitcast=True)
+    else:
+        pair = word >> 16 if INDEX % 2 == 1 else word
         d = pair.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
         if FORM.factor != 1.0:
             d = d * FORM.factor
     return d
+
+
+@triton.jit
+def scale(found, tail, i: tl.constexpr, WHICH: tl.constexpr, OUT: tl.constexpr,
+          FORM: tl.constexpr):  # fmt: skip
+    """The scale of group i of a segment, float32; WHICH 1: of its minimum. tail: scales of the
+    segment, where they serve 8 groups."""
+    PER_WORD: tl.constexpr = 1 if FORM.wide else 2
+    # Scales of an output: in a segment, or in a quad.
+    COUNT: tl.constexpr = 16 // FORM.span if FORM.tail else 4 // FORM.span
+    INDEX: tl.constexpr = i // FORM.span % COUNT
+    AT: tl.constexpr = (2 * WHICH + OUT) * (COUNT // PER_WORD) + INDEX // PER_WORD
+    word = tail[AT] if FORM.tail else found[FORM.codes + FORM.low + FORM.numbers + AT]
+    return _of_word(word, INDEX, FORM)

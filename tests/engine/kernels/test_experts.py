@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels import experts as kernels
 from engine.kernels.experts import mixture, route, shared_expert
 from engine.reference import experts as reference
-from tests.engine.kernels.packing import activations, both, poison, tame_pair
+from tests.engine.kernels.packing import activations, both, tame_pair
 from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
 
 COUNT, USED, WIDTH, INNER = 9, 2, 32, 32
@@ -65,25 +64,6 @@ def test_mixture(kinds: tuple[str, str, str]) -> None:
 
     assert same_bits(on_rows(0, 2)[0], wanted)
     assert_rows_independent(on_rows, 2)
-
-
-def test_mixture_grouped_by_expert(monkeypatch: pytest.MonkeyPatch) -> None:
-    """18 pairs of one expert, more than a tile, and a few of others; fresh memory is NaN."""
-    pairs = [
-        tame_pair("Q4_0", (COUNT, INNER), WIDTH, 1),
-        tame_pair("Q4_0", (COUNT, INNER), WIDTH, 2),
-        tame_pair("Q8_0", (COUNT, WIDTH), INNER, 3),
-    ]
-    x = activations(18, WIDTH)
-    experts = torch.tensor([[7, i % 2 * 5] for i in range(18)], dtype=torch.int32)
-    shares = torch.rand(18, 2, generator=torch.Generator().manual_seed(1))
-    wanted = reference.mixture(x, experts, shares, *(p[0] for p in pairs))
-    poison(monkeypatch)
-    for rows_from in (1, 100):
-        monkeypatch.setattr(kernels, "GROUPED_FROM", rows_from)
-        few = 18 if rows_from == 1 else 2
-        got = mixture(x[:few], experts[:few], shares[:few], *(p[1] for p in pairs))
-        assert same_bits(got, wanted[:few])
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])

@@ -20,25 +20,25 @@ def test_every_integer_type_has_a_layout() -> None:
     assert set(CODES) == INTEGER_TYPES - {"NVFP4"}
 
 
-# Bytes of 32 outputs x 256 inputs: planes, multipliers, scales, and of minima.
-# Q4_0: 4096 + 8 scales of 2 bytes x 32 = 4608. IQ3_S: 4096 + 256 + one word x 32 = 4480.
-# Q5_K: 4096 + 1024 + 256 + 128 + 256 + 128 = 5888. Q6_K: 4096 + 2048 + 512 + 128 = 6784.
-# Q2_0: 2048 + 4 scales x 2 x 32 = 2304. Q8_0: 8192 + 512 = 8704. MXFP4: 4096 + 8 x 4 x 32 = 5120.
+# Bytes of 16 outputs x 256 inputs: codes, low bits, multipliers, scales, and of minima.
+# Q4_0: 2048 + 8 scales of 2 bytes x 16 = 2304. IQ3_S: 2048 + 128 + one word x 16 = 2240.
+# Q5_K: 2048 + 512 + 128 + 64 + 128 + 64 = 2944. Q6_K: 2048 + 1024 + 256 + 64 = 3392.
+# Q2_0: 1024 + 4 scales x 2 x 16 = 1152. Q8_0: 4096 + 256 = 4352. MXFP4: 2048 + 8 x 4 x 16 = 2560.
 @pytest.mark.parametrize(
     ("type_name", "size"),
     [
-        ("Q4_0", 4608),
-        ("IQ3_S", 4480),
-        ("Q5_K", 5888),
-        ("Q6_K", 6784),
-        ("Q2_0", 2304),
-        ("Q8_0", 8704),
-        ("MXFP4", 5120),
+        ("Q4_0", 2304),
+        ("IQ3_S", 2240),
+        ("Q5_K", 2944),
+        ("Q6_K", 3392),
+        ("Q2_0", 1152),
+        ("Q8_0", 4352),
+        ("MXFP4", 2560),
     ],
 )
 def test_bytes_of_a_tile(type_name: str, size: int) -> None:
-    _, packed = random_pair(type_name, (33,), 256)
-    assert packed.form.tile_bytes == size
+    _, packed = random_pair(type_name, (17,), 256)
+    assert 4 * packed.form.tile_words(packed.quads) == size
     assert packed.record.shape == (1, 2 * size)
 
 

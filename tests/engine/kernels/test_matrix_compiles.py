@@ -11,30 +11,27 @@ from tests.engine.kernels.packing import random_pair
 
 
 def _assembly(allowed: bool) -> None:
-    from engine.kernels import experts, linear
+    from engine.kernels import linear
 
-    for module in (experts, linear):
-        module.assembly = lambda tensor: allowed
+    linear.assembly = lambda tensor: allowed
 
 
 def products(kernels: list[Any]) -> None:
-    """One row and many, of types that take every way through the code planes."""
-    from engine.kernels.linear import FEW, linear
+    """Every way of sharing the work, and types that take every way through the code planes."""
+    from engine.kernels import linear
 
-    for allowed, names in ((True, ("Q5_0", "IQ4_NL")), (False, ("Q2_0",))):
+    some = [random_pair(name, (8,), 128)[1] for name in ("Q5_0", "IQ4_NL", "Q5_0")]
+    for allowed, rows, tiles in ((True, 1, 1), (True, 9, 3), (False, 2, 1)):
         _assembly(allowed)
-        for name in names:
-            _, weight = random_pair(name, (8,), 128)
-            linear(torch.ones(1, 128), weight)
-            linear(torch.ones(FEW + 1, 128), weight)
+        linear.project(torch.ones(rows, 128), some[:tiles])
+    _assembly(True)
     _, weight = random_pair("BF16", (8,), 544)
-    linear(torch.ones(2, 544), weight)
-    assert len(kernels) == 3 * 4 + 1
-    assert not any("fma." in k.asm["ptx"] for k in kernels if k.name != "quantise")
+    linear.linear(torch.ones(2, 544), weight)
+    assert len(kernels) == 2 * 3 + 1
 
 
 def mixtures(kernels: list[Any]) -> None:
-    """Experts by address, one by one and grouped; the router."""
+    """Experts by address; the router."""
     from engine.kernels import experts
 
     _assembly(True)
@@ -45,33 +42,27 @@ def mixtures(kernels: list[Any]) -> None:
     x, chosen, shares = torch.ones(2, 64), torch.zeros(2, 2, dtype=torch.int32), torch.ones(2, 2)
     experts.route(x, router, 2)
     experts.mixture(x, chosen, shares, gate, gate, down)
-    experts.GROUPED_FROM = 1
-    experts.groups_of = lambda chosen, count: experts_groups(count)
-    experts.mixture(x, chosen, shares, gate, gate, down)
-    assert {"top_experts", "few_gated", "few", "many", "weighted"} <= {k.name for k in kernels}
-
-
-def experts_groups(count: int) -> Any:
-    """Groups whose values do not matter."""
-    from engine.kernels.linear import ROW_TILE, Groups
-
-    minus = torch.full((ROW_TILE,), -1, dtype=torch.int32)
-    return Groups(minus[:1], minus, 4)
+    assert {"top_experts", "pairs_by_matrices", "weighted"} <= {k.name for k in kernels}
 
 
 def flight(kernels: list[Any]) -> None:
-    """A row's loads of a segment precede what uses them, and few waits are left: threads exchange
-    only the sums of segments."""
-    from engine.kernels.linear import linear
+    """All of a segment's weights are asked for, 16 bytes at a time, before the wait for earlier
+    kernels; nothing moves between threads, and sums are multiplied and added apart (the only fused
+    operation is exact)."""
+    from engine.kernels import linear
 
     _assembly(True)
-    _, weight = random_pair("IQ3_S", (32,), 1024)
-    linear(torch.ones(1, 1024), weight)
-    code = kernels[-1].asm["ptx"]
-    before, after = re.split(r"bar\.sync", code, maxsplit=1)
-    assert len(re.findall(r"ld\.global\S*\.v4", before)) == 16
-    assert len(re.findall(r"bar\.sync", after)) <= 2
-    assert "dp4a" not in before
+    linear.launch_options = lambda tensor: {"PDL": True, "enable_fp_fusion": False}
+    _, weight = random_pair("Q5_K", (16,), 1024)
+    linear.linear(torch.ones(2, 1024), weight)
+    code, layouts = kernels[-1].asm["ptx"], kernels[-1].asm["ttgir"]
+    before, after = code.split("griddepcontrol.wait")
+    assert len(re.findall(r"ld\.global\.v4", before)) == 4 * 3 + 1
+    assert len(re.findall(r"mma\.sync", after)) == 16
+    assert len(re.findall(r"bar\.sync", code)) == 1
+    assert "st.shared" not in code
+    assert "convert_layout" not in layouts
+    assert len(re.findall(r"fma\.rn", code)) == 16 * 4
 
 
 def test_products_compile(tmp_path: Path) -> None:
