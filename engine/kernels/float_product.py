@@ -1,13 +1,18 @@
 """Products of float rows and float matrices: dot32, as `engine/reference/lanes.py` orders it.
 
 In a segment of 512 inputs lane l adds the products of inputs l, l + 32, ... in turn, from 0; the
-lanes are added as a tree of adjacent pairs, the segments in ascending order. A warp takes a
-segment.
+lanes are added as a tree of adjacent pairs, the segments in ascending order. Everywhere a thread
+has four lanes, for several outputs and rows: that makes the most of what it loads.
+
+Few rows: a program has every segment of a tile of four outputs, all its weights in flight at once.
+Many rows: a program has a tile of rows and outputs, and walks the segments, or has one of them.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated"
+# What is constant and what is not stand in conditions of their own.
+# ruff: noqa: SIM102
+# mypy: disable-error-code="assignment,misc,var-annotated"
 
 from __future__ import annotations
 
@@ -15,70 +20,242 @@ import triton
 import triton.language as tl
 
 from engine.kernels import lanes
-from engine.kernels.unpack import load
+from engine.kernels.dependent import announce, wait
+from engine.kernels.scalar import sigmoid, silu
+
+PLAIN, LOWERED, SHARE = 0, 1, 2
+"""What becomes of a product x: x, silu(x / DIVISOR), or 2 sigmoid(x / DIVISOR)."""
 
 
 @triton.jit
-def float_tile(X, tile, row, rows, K: tl.constexpr, FORM: tl.constexpr, R: tl.constexpr,
-               LEVELS: tl.constexpr):  # fmt: skip
-    """R rows times one tile: [FORM.tile, R]. 2**LEVELS segments at a time.
+def zeros(COUNT: tl.constexpr, SHAPE: tl.constexpr):
+    """COUNT float32 tensors."""
+    made = ()
+    for _i in tl.static_range(COUNT):
+        made = made + (tl.zeros(SHAPE, tl.float32),)
+    return made
 
-    row: the first of R rows; those from `rows` on are computed as the last one.
+
+@triton.jit
+def finished(x, KIND: tl.constexpr, DIVISOR: tl.constexpr):
+    """One of the three above."""
+    if KIND == 1:
+        x = silu(tl.div_rn(x, tl.full(x.shape, DIVISOR, tl.float32)))
+    if KIND == 2:
+        x = 2.0 * sigmoid(tl.div_rn(x, tl.full(x.shape, DIVISOR, tl.float32)))
+    return x
+
+
+@triton.jit
+def chosen(program, A, B, C, D, a, b, c, d, PER: tl.constexpr, COUNT: tl.constexpr):
+    """Which of COUNT matrices (records A to D, outputs a to d) a program serves, when each has
+    programs for PER outputs: its record, outputs, outputs before it, program within it, index."""
+    record = A
+    n = a
+    before = 0
+    start = 0
+    index = 0
+    if COUNT > 1:
+        if program >= tl.cdiv(a, PER):
+            record = B
+            n = b
+            before = a
+            start = tl.cdiv(a, PER)
+            index = 1
+    if COUNT > 2:
+        if program >= tl.cdiv(a, PER) + tl.cdiv(b, PER):
+            record = C
+            n = c
+            before = a + b
+            start = tl.cdiv(a, PER) + tl.cdiv(b, PER)
+            index = 2
+    if COUNT > 3:
+        if program >= tl.cdiv(a, PER) + tl.cdiv(b, PER) + tl.cdiv(c, PER):
+            record = D
+            n = d
+            before = a + b + c
+            start = tl.cdiv(a, PER) + tl.cdiv(b, PER) + tl.cdiv(c, PER)
+            index = 3
+    return record, n, before, program - start, index
+
+
+@triton.jit
+def store(OUT, at, x, live, index, KINDS: tl.constexpr, DIVISOR: tl.constexpr):
+    """Stores products of matrix `index`, each matrix's as KINDS says."""
+    for j in tl.static_range(len(KINDS)):
+        if index == j:
+            tl.store(OUT + at, finished(x, KINDS[j], DIVISOR), mask=live)
+
+
+@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "groups"])
+def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.constexpr,
+        KINDS: tl.constexpr, DIVISOR: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr,
+        LEVELS: tl.constexpr, ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
+        UNROLLED: tl.constexpr, TYPE: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """BLOCKS * R rows, R = 2**ROW_LEVELS <= rows, times TILES tiles of four outputs.
+
+    Grid (blocks of TILES tiles, one matrix after the other; row blocks). A program has all the
+    segments, at most 2**LEVELS; with SPLIT the third axis of the grid is segments (LEVELS is 0),
+    and OUT has one such part for each, for `add_parts`. EVEN: K is a multiple of 32. OUT has
+    [rows, outputs] of each matrix in turn. With USED, A holds the addresses of a stack, and row p
+    of OUT is matrix EXPERTS[p] times row p // USED; then a program has one row. UNROLLED: groups of
+    the longest segment. TYPE: of weights.
     """
-    S: tl.constexpr = 1 << LEVELS
-    B: tl.constexpr = FORM.tile
-    SEGMENTS: tl.constexpr = (FORM.groups + 15) // 16
-    UNROLLED: tl.constexpr = FORM.unrolled
-    ALL: tl.constexpr = FORM.groups % (16 * S) == 0 and K % 32 == 0
-    # Axes: outputs, segments, rows, lanes. Four lanes in a thread; rows stay in a thread.
-    n = tl.arange(0, B)[:, None, None, None]
-    lane = tl.arange(0, 32)[None, None, None, :]
-    r = tl.minimum(row + tl.arange(0, R), rows - 1).to(tl.int64)[None, None, :, None] * K
-    total = tl.zeros([B * R], tl.float32)
-    for first in range(0, SEGMENTS, S):
-        g = (first + tl.arange(0, S))[None, :, None, None] * 16
-        weights = ()
-        for i in tl.static_range(UNROLLED):
-            p = tile + (g + i) * (B * 32) + n * 32 + lane
-            weights = weights + (load(p, g + i < FORM.groups, ALL),)
-        # Without it the compiler moves every load down to its use, and nothing is in flight.
-        tl.debug_barrier()
-        acc = tl.zeros([B, S, R, 32], tl.float32)
-        for i in tl.static_range(UNROLLED):
-            at = (g + i) * 32 + lane
-            # Every output reads the row itself: the layout of weights is that of products.
-            x = load(X + r + at + n * 0, at < K, ALL)
-            w, x = tl.broadcast(weights[i].to(tl.float32), x)
-            acc = acc + w * x
-        parts = tl.reshape(lanes.tree(acc, B * S * R), [B, S, R])
-        parts = tl.reshape(tl.permute(parts, (1, 0, 2)), [S, B * R])
-        total = lanes.add_in_order(total, parts, B * R, LEVELS)
-    return tl.reshape(total, [B, R])
-
-
-@triton.jit(do_not_specialize=["rows"])
-def few(X, RECORD, EXPERTS, OUT, rows, N: tl.constexpr, K: tl.constexpr, USED: tl.constexpr,
-        FORM: tl.constexpr, R: tl.constexpr, LEVELS: tl.constexpr,
-        KIND: tl.constexpr):  # fmt: skip
-    """OUT[rows, N]. Grid (tiles, row blocks of R).
-
-    With USED, RECORD holds the addresses of a stack, and row p of OUT is matrix EXPERTS[p] times
-    row p // USED; then R is 1. KIND: how the weights are stored.
-    """
-    B: tl.constexpr = FORM.tile
-    tile = tl.program_id(0)
-    block = tl.program_id(1)
+    announce(PDL)
+    R: tl.constexpr = 1 << ROW_LEVELS
+    P: tl.constexpr = TILES * BLOCKS
+    T: tl.constexpr = P << LEVELS
+    M: tl.constexpr = 4 * R
+    record, n, before, block, index = chosen(
+        tl.program_id(0), A, B, C, D, a, b, c, d, 4 * TILES, len(KINDS)
+    )
+    # Axes: segments of row blocks of tiles, lanes.
+    t = tl.arange(0, T)[:, None]
+    lane = tl.arange(0, 32)[None, :]
+    segment = t // P
+    if SPLIT:
+        segment += tl.program_id(2)
+        OUT += tl.program_id(2).to(tl.int64) * rows * (a + b + c + d)
+    tile = tl.minimum(block * TILES + t % TILES, (n + 3) // 4 - 1)
+    # The last rows may be computed twice: to the same bits.
+    row = tl.minimum((tl.program_id(1) * BLOCKS + t // TILES % BLOCKS) * R, rows - R)
     if USED:
-        at = tl.load(RECORD + tl.load(EXPERTS + block)).to(tl.pointer_type(KIND))
-        base = tl.multiple_of(at, 16)
-        row = block // USED
-        last = rows // USED
+        wait(PDL)
+        at = tl.load(A + tl.load(EXPERTS + tl.program_id(1))).to(tl.pointer_type(TYPE))
+        record = tl.multiple_of(at, 16)
+        row = row // USED
+    W = record + tile.to(tl.int64) * (groups * 128) + (segment * 2048 + lane)
+    left = groups - segment * 16 + lane * 0
+    weights = ()
+    for o in tl.static_range(4):
+        for i in tl.static_range(UNROLLED):
+            weights = weights + (tl.load(W + (i * 128 + o * 32), mask=i < left, other=0.0),)
+    # Without it the compiler moves every load down to its use, and nothing is in flight.
+    tl.debug_barrier()
+    if not USED:
+        wait(PDL)
+    X += row.to(tl.int64) * K + (segment * 512 + lane)
+    most = K - segment * 512 - lane
+    sums = zeros(M, [T, 32])
+    for i in tl.static_range(UNROLLED):
+        x = ()
+        for r in tl.static_range(R):
+            ok = i < left if EVEN else i * 32 < most
+            x = x + (tl.load(X + (r * K + i * 32), mask=ok, other=0.0),)
+        more = ()
+        for o in tl.static_range(4):
+            w = weights[o * UNROLLED + i].to(tl.float32)
+            for r in tl.static_range(R):
+                more = more + (sums[o * R + r] + w * x[r],)
+        sums = more
+    total = lanes.trees(sums, T, ROW_LEVELS + 2)
+    if LEVELS > 0:
+        parts = tl.reshape(total, [1 << LEVELS, P * M])
+        total = lanes.add_in_order(tl.zeros([P * M], tl.float32), parts, P * M, LEVELS)
+    total = tl.reshape(total, [P, M])
+    p = tl.arange(0, P)[:, None]
+    j = tl.arange(0, M)[None, :]
+    out = (block * TILES + p % TILES) * 4 + j // R
+    to = tl.minimum((tl.program_id(1) * BLOCKS + p // TILES) * R, rows - R) + j % R
+    at = rows.to(tl.int64) * before + to.to(tl.int64) * n + out
+    if SPLIT:
+        tl.store(OUT + at, total, mask=out < n)
     else:
-        base = RECORD
-        row = block * R
-        last = rows
-    base = base + tile.to(tl.int64) * (FORM.groups * B * 32)
-    out = float_tile(X, base, row, last, K, FORM, R, LEVELS)
-    n = (tile * B + tl.arange(0, B))[:, None]
-    p = (block * R + tl.arange(0, R))[None, :]
-    tl.store(OUT + p.to(tl.int64) * N + n, out, mask=(n < N) & (p < rows))
+        store(OUT, at, total, out < n, index, KINDS, DIVISOR)
+
+
+@triton.jit
+def loaded(W, X, i, K, next_tile, most, R: tl.constexpr, EVEN: tl.constexpr):
+    """Group i of a segment: weights of the outputs of two tiles, and R rows."""
+    w = ()
+    for o in tl.static_range(8):
+        w = w + (tl.load(W + (i * 128 + o % 4 * 32 + o // 4 * next_tile)),)
+    x = ()
+    for r in tl.static_range(R):
+        p = X + (r * K + i * 32)
+        x = x + (tl.load(p) if EVEN else tl.load(p, mask=i * 32 < most, other=0.0),)
+    return w, x
+
+
+@triton.jit
+def added(sums, w, x, N: tl.constexpr, R: tl.constexpr):
+    """`sums`, N * R tensors, and the products of N outputs and R rows."""
+    more = ()
+    for o in tl.static_range(N):
+        wo = w[o].to(tl.float32)
+        for r in tl.static_range(R):
+            more = more + (sums[o * R + r] + wo * x[r],)
+    return more
+
+
+@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "groups"])
+def many(X, A, B, C, D, OUT, a, b, c, d, rows, K, groups, KINDS: tl.constexpr,
+         DIVISOR: tl.constexpr, PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
+         ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
+         PDL: tl.constexpr):  # fmt: skip
+    """As `few`, of BLOCKS * R rows and PAIRS pairs of tiles; a program walks the segments."""
+    announce(PDL)
+    wait(PDL)
+    R: tl.constexpr = 1 << ROW_LEVELS
+    T: tl.constexpr = PAIRS * BLOCKS
+    record, n, before, block, index = chosen(
+        tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, len(KINDS)
+    )
+    t = tl.arange(0, T)
+    lane = tl.arange(0, 32)[None, :] + t[:, None] * 0
+    # The last outputs and rows may be computed twice: to the same bits.
+    tiles = (n + 3) // 4
+    tile = tl.minimum((block * PAIRS + t % PAIRS) * 2, tl.maximum(tiles - 2, 0))
+    next_tile = tl.where(tiles > 1, groups * 128, 0)
+    row = tl.minimum((tl.program_id(1) * BLOCKS + t // PAIRS) * R, rows - R)
+    W = record + tile.to(tl.int64)[:, None] * (groups * 128) + lane
+    X += row.to(tl.int64)[:, None] * K + lane
+    end = (groups + 15) // 16
+    begin = 0
+    if SPLIT:
+        begin = tl.program_id(2)
+        end = begin + 1
+        OUT += begin.to(tl.int64) * rows * (a + b + c + d)
+    total = tl.zeros([T, 8 * R], tl.float32)
+    for s in range(begin, end):
+        W_s = W + s * 2048
+        X_s = X + s * 512
+        most = K - s * 512 - lane
+        sums = zeros(8 * R, [T, 32])
+        w, x = loaded(W_s, X_s, 0, K, next_tile, most, R, EVEN)
+        for i in range(1, tl.minimum(groups - s * 16, 16)):
+            next_w, next_x = loaded(W_s, X_s, i, K, next_tile, most, R, EVEN)
+            # The next group is under way while this one is used: not moved behind it.
+            tl.debug_barrier()
+            sums = added(sums, w, x, 8, R)
+            w = next_w
+            x = next_x
+        total = total + lanes.trees(added(sums, w, x, 8, R), T, ROW_LEVELS + 3)
+    j = tl.arange(0, 8 * R)[None, :]
+    out = tile[:, None] * 4 + j // R
+    to = row[:, None] + j % R
+    at = rows.to(tl.int64) * before + to.to(tl.int64) * n + out
+    if SPLIT:
+        tl.store(OUT + at, total, mask=out < n)
+    else:
+        store(OUT, at, total, out < n, index, KINDS, DIVISOR)
+
+
+@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "segments"])
+def add_parts(PARTS, OUT, a, b, c, d, rows, segments, KINDS: tl.constexpr, DIVISOR: tl.constexpr,
+              B: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """OUT of `many` from its parts. Grid (blocks of B numbers)."""
+    announce(PDL)
+    wait(PDL)
+    count = rows.to(tl.int64) * (a + b + c + d)
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    live = at < count
+    total = tl.zeros([B], tl.float32)
+    for s in range(segments):
+        total = total + tl.load(PARTS + s * count + at, mask=live, other=0.0)
+    begin = count * 0
+    for j in tl.static_range(len(KINDS)):
+        end = begin + rows.to(tl.int64) * (a if j == 0 else b if j == 1 else c if j == 2 else d)
+        own = (at >= begin) & (at < end)
+        tl.store(OUT + at, finished(total, KINDS[j], DIVISOR), mask=own)
+        begin = end

@@ -1,12 +1,12 @@
 """The order of float sums on a device: see `engine/reference/lanes.py`.
 
-Nothing here asks a compiler for a sum: every addition is written, between tensors that `tl.split`
-takes apart.
+Every addition is written. Pairs that lie in different threads are added by `tl.sum` over an axis of
+two, which has one order: a shuffle, where `tl.split` would move both through shared memory.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated"
+# mypy: disable-error-code="assignment,misc,var-annotated"
 
 from __future__ import annotations
 
@@ -18,11 +18,39 @@ import triton.language as tl
 def tree(lanes, M: tl.constexpr):
     """Adds adjacent pairs of the last axis until one is left: float32 [..., 32], M * 32 numbers in
     all, -> [M]."""
-    a = tl.reshape(lanes, [M, 32])
+    a = lanes
     for i in tl.static_range(5):
-        left, right = tl.split(tl.reshape(a, [M, 16 >> i, 2]))
-        a = left + right
+        a = tl.sum(tl.reshape(a, [M, 16 >> i, 2]), axis=2)
     return tl.reshape(a, [M])
+
+
+@triton.jit
+def trees(lanes, M: tl.constexpr, LEVELS: tl.constexpr):
+    """`tree` of each of 2**LEVELS tensors float32 [M, 32]: [M, 2**LEVELS].
+
+    When a pair of threads has added its numbers, each goes on with one of two tensors: the results
+    end in different threads, and shuffles are fewer.
+    """
+    todo = ()
+    for j in tl.static_range(1 << LEVELS):
+        a = lanes[j]
+        for i in tl.static_range(5 - LEVELS):
+            a = tl.sum(tl.reshape(a, [M, 16 >> i, 2]), axis=2)
+        todo = todo + (tl.reshape(a, [M, 1 << LEVELS, 1]),)
+    second = (tl.arange(0, 2) == 1)[None, None, :, None]
+    # Before level s there are 2**(LEVELS - s) tensors [M, 2**(LEVELS - s), 2**s]: numbers to add,
+    # and the lower bits of the index of the tensor that they belong to.
+    for s in tl.static_range(LEVELS):
+        done = ()
+        for j in tl.static_range((1 << LEVELS) >> (s + 1)):
+            a = tl.reshape(todo[2 * j], [M, (1 << LEVELS) >> (s + 1), 2, 1 << s])
+            b = tl.reshape(todo[2 * j + 1], [M, (1 << LEVELS) >> (s + 1), 2, 1 << s])
+            a = tl.sum(a, axis=2)[:, :, None, :]
+            b = tl.sum(b, axis=2)[:, :, None, :]
+            c = tl.where(second, b, a)
+            done = done + (tl.reshape(c, [M, (1 << LEVELS) >> (s + 1), 2 << s]),)
+        todo = done
+    return tl.reshape(todo[0], [M, 1 << LEVELS])
 
 
 @triton.jit

@@ -6,19 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import triton.language as tl
 
-from engine.kernels import float_product, integer_product
+from engine.kernels import integer_product
 from engine.kernels.dependent import launch_options
+from engine.kernels.float_linear import float_product_of_stack, float_project
 from engine.kernels.form import SEGMENT, FloatForm, Form
 from engine.kernels.inputs import ROWS, Input, as_input
 from engine.kernels.matrix import Matrix
 
-# Most rows that a program of floats takes at once.
-FEW = 4
-# Warps a program, as a power of two: a warp takes a segment.
-_MOST_LEVELS = 3
-_KINDS = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 # Most matrices of one launch.
 _TOGETHER = 4
 _PAIR_WARPS = 4
@@ -65,13 +60,14 @@ def project(x: Input | torch.Tensor, weights: Sequence[Matrix]) -> tuple[torch.T
     values = x.values if isinstance(x, Input) else x
     results: dict[int, torch.Tensor] = {}
     integers: list[int] = []
+    floats: list[int] = []
     for i, weight in enumerate(weights):
         if not len(values):
             results[i] = values.new_empty((0, weight.rows))
-        elif isinstance(weight.form, FloatForm):
-            results[i] = _float_few(values, weight, None, 0)
         else:
-            integers.append(i)
+            (floats if isinstance(weight.form, FloatForm) else integers).append(i)
+    products = float_project(values, [weights[i] for i in floats])
+    results.update(zip(floats, products, strict=True))
     # The same forms next to each other: they share a program.
     integers.sort(key=lambda i: (str(weights[i].form), i))
     rounded = x if isinstance(x, Input) or not integers else as_input(x)
@@ -135,7 +131,7 @@ def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -
 
     experts: int32 [P], P > 0."""
     if isinstance(weight.form, FloatForm):
-        return _float_few(x, weight, experts, used)
+        return float_product_of_stack(x.contiguous(), weight, experts, used)
     made = as_input(x)
     pairs = experts.numel()
     out = x.new_empty((pairs, weight.rows))
@@ -147,37 +143,6 @@ def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -
     return out
 
 
-def levels_for(groups: int) -> int:
-    """The power of two of segments that a program takes at once."""
-    segments = -(-groups // 16)
-    return min(_MOST_LEVELS, (segments - 1).bit_length())
-
-
-def rows_at_once(rows: int) -> int:
-    """Rows of one program: a power of two up to `FEW`."""
-    return min(FEW, 1 << (rows - 1).bit_length())
-
-
 def assembly(tensor: torch.Tensor) -> bool:
     """True where kernels may use PTX: NVIDIA, and not the interpreter."""
     return tensor.is_cuda and torch.version.hip is None
-
-
-def _float_few(
-    x: torch.Tensor, weight: Matrix, experts: torch.Tensor | None, used: int
-) -> torch.Tensor:
-    form = weight.form
-    assert isinstance(form, FloatForm)
-    rows = len(x) if experts is None else experts.numel()
-    out = torch.empty((rows, weight.rows), dtype=torch.float32, device=x.device)
-    r = 1 if used else rows_at_once(rows)
-    levels = levels_for(form.groups)
-    grid = (weight.record.shape[1], -(-rows // r))
-    stack = weight.addresses if used else weight.record
-    float_product.few[grid](
-        x.contiguous(), stack, out if experts is None else experts, out, rows,
-        N=weight.rows, K=weight.columns, USED=used, FORM=form, R=r, LEVELS=levels,
-        KIND=_KINDS[weight.record.dtype],
-        num_warps=1 << levels, enable_fp_fusion=False,
-    )  # fmt: skip
-    return out

@@ -3,12 +3,18 @@
 Order: the mean square is the dot of `lanes.py`; then the lines of `engine/reference/norms.py`.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.inputs import GROUP, SEGMENT, Input, room, store_groups
 from engine.kernels.lanes import add_in_order, tree
 
 # Values of a run that one warp should have; a longer run gets more warps.
@@ -43,18 +49,43 @@ def rms_factor(X, K: tl.constexpr, LEVELS: tl.constexpr, eps):
 @triton.jit
 def rms_norm_kernel(
     X, WEIGHT, OUT, eps, K: tl.constexpr, PERIOD: tl.constexpr, LEVELS: tl.constexpr,
-    B: tl.constexpr,
+    B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (runs a row, rows). PERIOD: runs that the weight spans."""
+    """Grid (runs a row, rows). PERIOD: runs that the weight spans. B: numbers at a time."""
+    announce(PDL)
     run = tl.program_id(0)
     start = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + run) * K
+    weights = ()
+    for first in tl.static_range(0, K, B):
+        at = first + tl.arange(0, B)
+        weights = weights + (tl.load(WEIGHT + run % PERIOD * K + at, mask=at < K, other=0.0),)
+    wait(PDL)
     factor = rms_factor(X + start, K, LEVELS, eps)
     for first in tl.static_range(0, K, B):
         at = first + tl.arange(0, B)
-        live = at < K
-        x = tl.load(X + start + at, mask=live, other=0.0)
-        w = tl.load(WEIGHT + run % PERIOD * K + at, mask=live, other=0.0)
-        tl.store(OUT + start + at, (x * factor) * w, mask=live)
+        x = tl.load(X + start + at, mask=at < K, other=0.0)
+        tl.store(OUT + start + at, (x * factor) * weights[first // B], mask=at < K)
+
+
+@triton.jit(do_not_specialize=["groups"])
+def normed_input_kernel(
+    X, WEIGHT, OUT, CODES, INFO, eps, groups, K: tl.constexpr, LEVELS: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """A row's norm as an input of matrices. Grid (rows,)."""
+    announce(PDL)
+    M: tl.constexpr = 16 << LEVELS
+    group = tl.arange(0, M)
+    at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
+    weight = tl.load(WEIGHT + at, mask=at < K, other=0.0)
+    wait(PDL)
+    row = tl.program_id(0)
+    start = row.to(tl.int64) * K
+    factor = rms_factor(X + start, K, LEVELS, eps)
+    x = tl.load(X + start + at, mask=at < K, other=0.0)
+    x = (x * factor[:, None]) * weight
+    tl.store(OUT + start + at, x, mask=at < K)
+    store_groups(CODES, INFO, x, row, group, groups, group < groups, M)
 
 
 def segment_levels(width: int) -> int:
@@ -80,6 +111,21 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, width: int, eps: float) -> t
         rms_norm_kernel[(runs, rows)](
             x, weight, out, eps, K=width, PERIOD=weight.numel() // width,
             LEVELS=segment_levels(width), B=min(triton.next_power_of_2(width), 1024),
-            num_warps=warps_for(width), enable_fp_fusion=False,
+            num_warps=warps_for(width), **launch_options(x),
+        )  # fmt: skip
+    return out
+
+
+def normed_input(x: torch.Tensor, weight: torch.Tensor, eps: float) -> Input:
+    """The norm of whole rows, float32 [R, D], as an input of matrices."""
+    x = x.contiguous()
+    rows, width = x.shape
+    out = room(rows, width, x.device)
+    if rows:
+        groups = out.codes.shape[1]
+        assert groups * GROUP < width + SEGMENT
+        normed_input_kernel[(rows,)](
+            x, weight, out.values, out.codes, out.info, eps, groups, K=width,
+            LEVELS=segment_levels(width), num_warps=8, **launch_options(x),
         )  # fmt: skip
     return out

@@ -39,8 +39,8 @@ def kernel_ops(device: str) -> Ops:
         project=linear.project,
         project_into=_project_into,
         rms_norm=norms.rms_norm,
-        normed_input=_normed_input,
-        hyper_read=_hyper_read,
+        normed_input=norms.normed_input,
+        hyper_read=hyper_connections.hyper_read,
         causal_convolution=convolution.causal_convolution,
         delta_mixer=_delta_mixer,
         delta_commit=_delta_commit,
@@ -67,15 +67,6 @@ def _add_into(residual: torch.Tensor, shares: Any, y: torch.Tensor) -> None:
         residual += y
     else:
         hyper_connections.hyper_write(residual, shares, y)
-
-
-def _normed_input(x: torch.Tensor, weight: torch.Tensor, eps: float) -> Input:
-    return as_input(norms.rms_norm(x, weight, x.shape[1], eps))
-
-
-def _hyper_read(*arguments: Any) -> tuple[Input, Any]:
-    x, shares = hyper_connections.hyper_read(*arguments)
-    return as_input(x), shares
 
 
 def _delta_mixer(

@@ -57,7 +57,7 @@ def load_weights(
         draft = _draft(tensors, config, tensors, output)
     progress(total, total)
     hyper = config.hyper_streams > 0
-    weights = ModelWeights(
+    return ModelWeights(
         token_embd=tensors.table("token_embd.weight"),
         output=output,
         blocks=tuple(blocks),
@@ -68,8 +68,6 @@ def load_weights(
         output_norm=None if hyper else tensors.vector("output_norm.weight"),
         draft=draft,
     )
-    tensors.give_back()
-    return weights
 
 
 def _block(tensors: Tensors, layer: LayerConfig, config: ModelConfig) -> Block:

@@ -33,14 +33,8 @@ def cached(kernels: list[Any]) -> None:
             sound[(1,)](x, x, groups, FORM=FloatForm(groups, 1, 4), **launch_options(x))
         sound[(1,)](x, x, 7, FORM=FloatForm(3, 1, 4), num_warps=2, **launch_options(x))
 
-    @triton.jit
-    def inner(X):
-        tl.store(X, 1.0)
-
     def worse() -> None:
-        """With a kernel that no worker can find, and one that fails."""
         run()
-        inner[(1,)](x)
         broken[(1,)](x)
 
     assert len(listed(run)) == 3

@@ -3,44 +3,100 @@
 import pytest
 import torch
 
+from engine.kernels import hyper_connections
 from engine.kernels.hyper_connections import hyper_read, hyper_write
+from engine.kernels.inputs import Input, as_input
 from engine.reference import hyper_connections as reference
 from tests.engine.kernels.packing import Pair, tame_pair
 from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
 
-WIDTH, LOW = 40, 6
+LOW = 6
 
 
-def _streams(rows: int, count: int) -> torch.Tensor:
-    return torch.randn(rows, count, WIDTH, generator=torch.Generator().manual_seed(count)) * 3
+def _streams(rows: int, count: int, width: int) -> torch.Tensor:
+    return torch.randn(rows, count, width, generator=torch.Generator().manual_seed(count)) * 3
 
 
-def _pairs(count: int, kind: str = "F32") -> tuple[Pair, ...]:
+def _pairs(count: int, width: int, kind: str = "F32", low: int = LOW) -> tuple[Pair, ...]:
     return (
-        tame_pair(kind, (LOW,), count * WIDTH, 1),
-        tame_pair("F32", (count * WIDTH,), LOW, 2),
-        tame_pair(kind, (count,), count * WIDTH, 3),
+        tame_pair(kind, (low,), count * width, 1),
+        tame_pair("F32", (count * width,), low, 2),
+        tame_pair(kind, (count,), count * width, 3),
     )
 
 
-@pytest.mark.parametrize(("count", "kind"), [(1, "F32"), (3, "F32"), (4, "F32"), (4, "Q8_0")])
-def test_read(count: int, kind: str) -> None:
-    streams, norm = _streams(3, count), torch.linspace(0.5, 1.5, count * WIDTH)
-    streams[1] = -0.0  # the mean of terms of -0 is -0
-    theirs, ours = zip(*_pairs(count, kind), strict=True)
+def _assert_input_of(actual: Input, wanted: torch.Tensor) -> None:
+    """The values, and the codes and scales that they quantise to."""
+    assert same_bits(actual.values, wanted)
+    rows, groups = len(wanted), wanted.shape[1] // 32
+    for made, expected in zip(_rows_of(actual), _rows_of(as_input(wanted)), strict=True):
+        assert same_bits(made[:rows, :groups], expected[:rows, :groups])
+
+
+def _rows_of(x: Input) -> tuple[torch.Tensor, torch.Tensor]:
+    blocks, groups = x.info.shape[:2]
+    codes = x.codes.view(blocks, groups, 8, 32).transpose(1, 2).reshape(-1, groups, 32)
+    return codes, x.info.transpose(1, 2).reshape(-1, groups)
+
+
+def _assert_same(
+    rows: int, count: int, width: int, kind: str = "F32", low: int = LOW, zeros: int = 0
+) -> None:
+    streams, norm = _streams(rows, count, width), torch.linspace(0.5, 1.5, count * width)
+    streams[zeros] = -0.0  # the mean of terms of -0 is -0
+    theirs, ours = zip(*_pairs(count, width, kind, low), strict=True)
     wanted, weights = reference.hyper_read(streams, norm, *theirs, 1e-6)
     actual, actual_weights = hyper_read(streams, norm, *ours, 1e-6)
-    assert same_bits(actual, wanted)
+    _assert_input_of(actual, wanted)
     assert actual_weights is not None
     assert weights is not None
     assert same_bits(actual_weights, weights)
     without, none = hyper_read(streams, norm, *ours[:2], None, 1e-6)
     assert none is None
-    assert same_bits(without, wanted)
+    _assert_input_of(without, wanted)
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "kind"),
+    [(1, 40, "F32"), (3, 40, "F32"), (4, 64, "F32"), (4, 40, "Q8_0"), (4, 64, "Q8_0")],
+)
+def test_read(count: int, width: int, kind: str) -> None:
+    """Widths that take every way: whole groups or not, segments or not."""
+    _assert_same(3, count, width, kind, zeros=1)
+
+
+@pytest.mark.parametrize("low", [6, 33])
+def test_one_row(low: int) -> None:
+    """Segments of one stream only: two launches."""
+    streams, norm = _streams(1, 2, 512), torch.linspace(0.5, 1.5, 1024)
+    theirs, ours = zip(*_pairs(2, 512, low=low), strict=True)
+    wanted, weights = reference.hyper_read(streams, norm, *theirs, 1e-6)
+    actual, actual_weights = hyper_read(streams, norm, *ours, 1e-6)
+    _assert_input_of(actual, wanted)
+    assert weights is not None
+    assert actual_weights is not None
+    assert same_bits(actual_weights, weights)
+    _assert_input_of(hyper_read(streams, norm, *ours[:2], None, 1e-6)[0], wanted)
+
+
+def test_one_row_of_zeros_and_odd_segments() -> None:
+    _assert_same(1, 4, 3 * 512)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_few_rows(rows: int) -> None:
+    _assert_same(rows, 4, 32)
+
+
+def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a block, and a last block that is not whole."""
+    monkeypatch.setattr(hyper_connections, "_FEW", 4)
+    monkeypatch.setattr(hyper_connections, "_PROGRAMS", 2)
+    _assert_same(11, 4, 64, low=70)
 
 
 def test_write() -> None:
-    streams, y, weights = _streams(3, 4), torch.randn(3, WIDTH), torch.rand(3, 4) * 2
+    streams, y, weights = _streams(3, 4, 40), torch.randn(3, 40), torch.rand(3, 4) * 2
     wanted = streams.clone()
     reference.hyper_write(wanted, weights, y)
     hyper_write(streams, weights, y)
@@ -49,13 +105,13 @@ def test_write() -> None:
 
 def test_rows_are_independent() -> None:
     """Also across the borders of row tiles of the matrix products."""
-    streams, norm = _streams(6, 2), torch.linspace(0.5, 1.5, 2 * WIDTH)
-    _, ours = zip(*_pairs(2), strict=True)
+    streams, norm = _streams(6, 2, 40), torch.linspace(0.5, 1.5, 2 * 40)
+    _, ours = zip(*_pairs(2, 40), strict=True)
 
     def on_rows(first: int, last: int) -> Outputs:
         x, weights = hyper_read(streams[first:last], norm, *ours, 1e-6)
         assert weights is not None
-        return x, weights
+        return x.values, weights
 
     assert_rows_independent(on_rows, 2)
     whole = on_rows(0, 6)
@@ -64,8 +120,8 @@ def test_rows_are_independent() -> None:
 
 
 def test_no_rows() -> None:
-    _, ours = zip(*_pairs(2), strict=True)
-    x, weights = hyper_read(torch.empty(0, 2, WIDTH), torch.ones(2 * WIDTH), *ours, 1e-6)
-    assert x.shape == (0, WIDTH)
+    _, ours = zip(*_pairs(2, 40), strict=True)
+    x, weights = hyper_read(torch.empty(0, 2, 40), torch.ones(2 * 40), *ours, 1e-6)
+    assert x.values.shape == (0, 40)
     assert weights is not None
     assert weights.shape == (0, 2)

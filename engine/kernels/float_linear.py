@@ -1,0 +1,154 @@
+"""Products of rows and float matrices: launches. A row has the same bits whichever kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from engine.kernels import float_product
+from engine.kernels.dependent import launch_options
+from engine.kernels.float_product import PLAIN
+from engine.kernels.matrix import Matrix
+
+_TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
+# Matrices of one launch.
+_MATRICES = 4
+# Most segments that a program of `few` has at once.
+_MOST_SEGMENTS = 8
+# From how many programs on a chip is full, so that they need not share segments.
+_FULL_CHIP = 264
+_BLOCK = 256
+
+
+def float_project(
+    x: torch.Tensor, matrices: Sequence[Matrix], kinds: Sequence[int] = (), divisor: int = 1
+) -> list[torch.Tensor]:
+    """The products of float32 [R, K] with float matrices of K inputs: float32 [R, N] of each.
+
+    kinds, divisor: what becomes of each, see `float_product.PLAIN`.
+    """
+    if not kinds:
+        kinds = (PLAIN,) * len(matrices)
+    out = [torch.empty((len(x), m.rows), dtype=torch.float32, device=x.device) for m in matrices]
+    if not len(x):
+        return out
+    for dtype in dict.fromkeys(m.record.dtype for m in matrices):
+        alike = [i for i, m in enumerate(matrices) if m.record.dtype == dtype]
+        for first in range(0, len(alike), _MATRICES):
+            some = alike[first : first + _MATRICES]
+            products = _project(
+                x, [matrices[i] for i in some], tuple(kinds[i] for i in some), divisor
+            )
+            for i, product in zip(some, products, strict=True):
+                out[i] = product
+    return out
+
+
+def float_product_of_stack(
+    x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int
+) -> torch.Tensor:
+    """Row p of the result is matrix experts[p] of a stack times row p // used of x: [P, N].
+
+    experts: int32 [P], P > 0."""
+    pairs = experts.numel()
+    out = torch.empty((pairs, weight.rows), dtype=torch.float32, device=x.device)
+    _few(x, [weight], (PLAIN,), 1, out, pairs, (1, 1, 0), False, experts, used)
+    return out
+
+
+def _project(
+    x: torch.Tensor, matrices: list[Matrix], kinds: tuple[int, ...], divisor: int
+) -> list[torch.Tensor]:
+    """The same of at most _MATRICES matrices of one type of weights."""
+    x = x.contiguous()
+    rows, groups = len(x), -(-x.shape[1] // 32)
+    widths = [m.rows for m in matrices]
+    segments = -(-groups // 16)
+    row_levels = min(rows.bit_length() - 1, 2)
+    out = torch.empty(rows * sum(widths), dtype=torch.float32, device=x.device)
+    if rows <= 4 and segments <= _MOST_SEGMENTS:
+        _few(x, matrices, kinds, divisor, out, rows, (1, 1, row_levels), False, None, 0)
+    else:
+        few = rows <= 32
+        outputs, block_rows = (32, min(8, 1 << row_levels + 1)) if few else (32, 32)
+        programs = sum(-(-n // outputs) for n in widths) * -(-rows // block_rows)
+        split = segments > 1 and (few or programs < _FULL_CHIP)
+        to = torch.empty((segments, out.numel()), device=x.device) if split else out
+        if few:
+            blocks = 1 if rows < 2 << row_levels else 2
+            _few(x, matrices, kinds, divisor, to, rows, (8, blocks, row_levels), split, None, 0)
+        else:
+            _many(x, matrices, kinds, divisor, to, split)
+        if split:
+            float_product.add_parts[(triton.cdiv(out.numel(), _BLOCK),)](
+                to, out, *_four(widths, 0), rows, segments, KINDS=kinds, DIVISOR=divisor,
+                B=_BLOCK, num_warps=4, **launch_options(x),
+            )  # fmt: skip
+    parts = out.split([rows * n for n in widths])
+    return [part.view(rows, n) for part, n in zip(parts, widths, strict=True)]
+
+
+def _few(
+    x: torch.Tensor,
+    matrices: list[Matrix],
+    kinds: tuple[int, ...],
+    divisor: int,
+    out: torch.Tensor,
+    rows: int,
+    shape: tuple[int, int, int],
+    split: bool,
+    experts: torch.Tensor | None,
+    used: int,
+) -> None:
+    """shape: tiles, blocks and levels of rows of a program."""
+    tiles, blocks, row_levels = shape
+    groups = -(-x.shape[1] // 32)
+    segments = -(-groups // 16)
+    levels = 0 if split else (segments - 1).bit_length()
+    per = 4 * tiles
+    grid = (
+        sum(-(-m.rows // per) for m in matrices),
+        -(-rows // (blocks << row_levels)),
+        segments if split else 1,
+    )
+    records = [m.addresses if used else m.record for m in matrices]
+    widths = [m.rows for m in matrices]
+    float_product.few[grid](
+        x, *_four(records, records[0]), out if experts is None else experts, out,
+        *_four(widths, 0), rows, x.shape[1], groups, USED=used, KINDS=kinds, DIVISOR=divisor,
+        TILES=tiles, BLOCKS=blocks, LEVELS=levels, ROW_LEVELS=row_levels, SPLIT=split,
+        EVEN=x.shape[1] % 32 == 0, UNROLLED=min(groups, 16), TYPE=_TYPES[matrices[0].record.dtype],
+        num_warps=max((tiles * blocks << levels) // 4, 1), **launch_options(x),
+    )  # fmt: skip
+
+
+def _many(
+    x: torch.Tensor,
+    matrices: list[Matrix],
+    kinds: tuple[int, ...],
+    divisor: int,
+    out: torch.Tensor,
+    split: bool,
+) -> None:
+    rows, groups = len(x), -(-x.shape[1] // 32)
+    pairs, blocks, row_levels = 4, 8, 2
+    grid = (
+        sum(-(-m.rows // (8 * pairs)) for m in matrices),
+        -(-rows // (blocks << row_levels)),
+        -(-groups // 16) if split else 1,
+    )
+    float_product.many[grid](
+        x, *_four([m.record for m in matrices], matrices[0].record), out,
+        *_four([m.rows for m in matrices], 0), rows, x.shape[1], groups, KINDS=kinds,
+        DIVISOR=divisor, PAIRS=pairs, BLOCKS=blocks, ROW_LEVELS=row_levels, SPLIT=split,
+        EVEN=x.shape[1] % 32 == 0, num_warps=pairs * blocks // 4, **launch_options(x),
+    )  # fmt: skip
+
+
+def _four(items: list[Any], other: Any) -> list[Any]:
+    """What kernels take: four, the missing ones replaced."""
+    return items + [other] * (_MATRICES - len(items))

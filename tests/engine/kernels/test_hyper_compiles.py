@@ -1,0 +1,74 @@
+"""The kernels of float products, norms and hyper-connections pass Triton's compiler."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.engine.kernels.compiling import assert_compiles
+
+
+def matrix(kind: str, rows: int, columns: int) -> Any:
+    """A float matrix without values."""
+    from engine.gguf.types import quant_type
+    from engine.kernels.matrix import matrix as packed
+
+    size = {"F32": 4, "BF16": 2}[kind]
+    raw = torch.zeros(rows, columns * size, dtype=torch.uint8).numpy()
+    return packed(raw, quant_type(kind), columns, float_activations=False, device="cpu")
+
+
+def products(kernels: list[Any]) -> None:
+    """Few rows and many, whole and in parts."""
+    from engine.kernels import float_linear
+    from engine.kernels.float_linear import float_project
+
+    weights = [matrix("BF16", 8, 2560), matrix("BF16", 3, 2560)]
+    float_project(torch.ones(1, 2560), weights, (1, 2), 4)
+    float_project(torch.ones(9, 2560), weights)
+    float_linear._FULL_CHIP = 1
+    float_project(torch.ones(40, 2560), weights)
+    float_project(torch.ones(2, 70), [matrix("F32", 8, 70)])
+    assert [k.name for k in kernels] == ["few", "few", "add_parts", "many", "few"]
+    for kernel in kernels:
+        code = kernel.asm["ptx"]
+        assert "fma." not in code
+        assert len(re.findall(r"bar\.sync", code)) <= 5
+
+
+def connections(kernels: list[Any]) -> None:
+    """One row in two launches, few and many rows in more."""
+    from engine.kernels.hyper_connections import hyper_read
+
+    down, up, inject = matrix("BF16", 64, 2048), matrix("BF16", 2048, 64), matrix("BF16", 4, 2048)
+    norm = torch.ones(2048)
+    names = []
+    for rows in (1, 4, 20):
+        hyper_read(torch.ones(rows, 4, 512), norm, down, up, inject, 1e-6)
+        names.append([k.name for k in kernels])
+        kernels.clear()
+    few = ["few", "add_parts"]
+    assert names[0] == ["low", "up_mean"]
+    assert names[1] == ["rms_norm_kernel", "few", "up_mean"]
+    assert names[2] == ["rms_norm_kernel", *few, "up_mean_many"]
+
+
+def norms(kernels: list[Any]) -> None:
+    from engine.kernels.norms import normed_input, rms_norm
+
+    rms_norm(torch.ones(2, 256), torch.ones(128), 128, 1e-6)
+    normed_input(torch.ones(2, 2560), torch.ones(2560), 1e-6)
+    assert len(kernels) == 2
+
+
+def test_products_compile(tmp_path: Path) -> None:
+    assert_compiles(__name__, "products", tmp_path)
+
+
+def test_connections_compile(tmp_path: Path) -> None:
+    assert_compiles(__name__, "connections", tmp_path)
+
+
+def test_norms_compile(tmp_path: Path) -> None:
+    assert_compiles(__name__, "norms", tmp_path)
