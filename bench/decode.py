@@ -1,31 +1,37 @@
-"""Decode speed: tokens per second of several conversations together, drafts off and on."""
+"""Decode speed: tokens per second of several conversations together."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import peers
-from bench.pipelines import clear_all
+from bench.pipelines import InjectedDrafts, MeasuredPipeline, clear_all, pretend
 from bench.records import Measurement
-from bench.texts import WORKLOADS, Encode, prompts
+from bench.texts import WORKLOADS, Encode, long_prompt, prompts
 from engine.engine import Engine, EngineOptions
 from engine.pipeline import Pipeline
 from engine.request import Finished, Produced, Request
 
 Ids = tuple[int, ...]
+PROMPT_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run: tokens behind each stream's first one, the time they took, and drafts."""
+    """One run: tokens behind each stream's first one, the time they took, windows and drafts.
+
+    `written` has what each stream wrote, in the order of the prompts.
+    """
 
     tokens: int
     seconds: float
+    windows: int
     accepted: int
     offered: int
+    written: tuple[Ids, ...]
 
     @property
     def tok_s(self) -> float:
@@ -33,72 +39,151 @@ class Sample:
         return self.tokens / self.seconds
 
 
-def decode_prompts(encode: Encode, streams: int) -> list[Ids]:
-    """A prompt for each stream: at most 64 tokens of the workloads in turn."""
-    known = prompts(encode, 64)
-    return [known[WORKLOADS[i % len(WORKLOADS)]] for i in range(streams)]
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What to measure: conversations, tokens before each (0: a short prompt), and drafts.
+
+    drafts: none, those of the draft layer, or (a share from 0 to 1) so many that are accepted.
+    """
+
+    streams: int
+    depth: int = 0
+    drafts: bool | float = False
+
+    @property
+    def metric(self) -> str:
+        """`decode.streams8.depth32768.drafts.tok_s`, without what is not said."""
+        parts = ["decode", f"streams{self.streams}"]
+        if self.depth:
+            parts.append(f"depth{self.depth}")
+        if self.drafts is True:
+            parts.append("drafts")
+        elif self.drafts is not False:
+            parts.append(f"accept{round(100 * self.drafts)}")
+        return ".".join([*parts, "tok_s"])
+
+
+def decode_prompts(encode: Encode, streams: int, depth: int = 0) -> list[Ids]:
+    """A prompt for each stream: at most 64 tokens of the workloads in turn, behind what makes it
+    `depth` tokens where that is more."""
+    known = prompts(encode, PROMPT_TOKENS)
+    chosen = [known[WORKLOADS[i % len(WORKLOADS)]] for i in range(streams)]
+    return [long_prompt(encode, max(0, depth - len(ids))) + ids for ids in chosen]
 
 
 def decode_once(
-    pipeline: Pipeline, options: EngineOptions, prompts: Sequence[Ids], tokens: int
+    pipeline: Pipeline,
+    options: EngineOptions,
+    prompts: Sequence[Ids],
+    tokens: int,
+    *,
+    read: int = 0,
 ) -> Sample:
     """Greedy decoding of `tokens` tokens behind each prompt, end tokens ignored.
 
-    The clock runs from the window in which the last stream got its first token.
+    The clock runs from the window in which the last stream got its first token. Of each prompt the
+    first `read` tokens are only pretended to have been read.
     """
     clear_all(pipeline)
-    engine = Engine(pipeline, replace(options, eos_ids=frozenset()))
+    engine = Engine(pipeline, replace(options, eos_ids=frozenset(), checkpoints=0))
     for index, prompt in enumerate(prompts):
+        if read:
+            pretend(engine, pipeline, index, prompt[:read])
         engine.submit(Request(id=str(index), tokens=prompt, max_new=tokens, slot=index))
-    begun: set[str] = set()
-    while len(begun) < len(prompts):
-        begun |= {event.id for event in engine.step() if isinstance(event, Produced)}
-    start = time.perf_counter()
-    produced = accepted = offered = 0
+    written: dict[str, list[int]] = {str(index): [] for index in range(len(prompts))}
+    start, produced, windows, accepted, offered = 0.0, 0, 0, 0, 0
     while engine.busy:
-        for event in engine.step():
+        events = engine.step()
+        running = all(written.values())
+        for event in events:
             if isinstance(event, Produced):
-                produced += 1
+                written[event.id].append(event.choice.token)
+                produced += running
             elif isinstance(event, Finished):
                 accepted += event.accepted
                 offered += event.offered
-    return Sample(produced, time.perf_counter() - start, accepted, offered)
+        windows += running
+        if not running and all(written.values()):
+            start = time.perf_counter()
+    seconds = time.perf_counter() - start
+    texts = tuple(tuple(ids) for ids in written.values())
+    return Sample(produced, seconds, windows, accepted, offered, texts)
 
 
 def measure(
-    pipeline: Pipeline,
+    pipeline: MeasuredPipeline,
     encode: Encode,
     options: EngineOptions,
+    points: Sequence[Point],
     *,
-    streams: Sequence[int],
     tokens: int,
     repeat: int,
     progress: Callable[[str], None],
-) -> list[Measurement]:
-    """Every count of streams, with drafts where the pipeline has a draft layer.
+    floor: Callable[[int, int, int], float] | None = None,
+) -> Iterator[Measurement]:
+    """Every point, as soon as it is measured; `floor` gives the least seconds of a window by its
+    conversations, rows and tokens before them.
 
-    A pipeline with one feeds it in every window, so without drafts means loaded without it.
+    Drafts of the draft layer follow `options.spec_min_p`; of accepted ones as many are offered as
+    `options.spec` allows.
     """
-    suffix = ".drafts" if pipeline.can_draft and options.spec > 1 else ""
-    decode_once(pipeline, options, decode_prompts(encode, 1), 4)
-    found = []
-    for count in streams:
-        prompts = decode_prompts(encode, count)
-        runs = [decode_once(pipeline, options, prompts, tokens) for _ in range(repeat)]
-        one = Measurement(
-            name=f"decode.streams{count}{suffix}.tok_s",
-            unit="tok/s",
-            samples=tuple(run.tok_s for run in runs),
-            details={
-                "streams": count,
-                "tokens": tokens,
-                "drafts_offered": runs[0].offered,
-                "drafts_accepted": runs[0].accepted,
-            },
-        )
-        progress(f"{one.name}: {one.value:.1f} tok/s")
-        found.append(one)
-    return found
+    pipeline.pause_drafts(True)
+    decode_once(pipeline, replace(options, spec=1), decode_prompts(encode, 1), 4)
+    for point in points:
+        found = _measured(pipeline, encode, options, point, tokens, repeat, floor)
+        beside = found.details.get("floor_tok_s")
+        share = f", {found.value / beside:.0%} of the floor's {beside:.0f}" if beside else ""
+        progress(f"{found.metric}: {found.value:.1f} tok/s{share}")
+        yield found
+
+
+def _measured(
+    pipeline: MeasuredPipeline,
+    encode: Encode,
+    options: EngineOptions,
+    point: Point,
+    tokens: int,
+    repeat: int,
+    floor: Callable[[int, int, int], float] | None,
+) -> Measurement:
+    ids = decode_prompts(encode, point.streams, point.depth)
+    read = max(0, point.depth - PROMPT_TOKENS)
+    without = replace(options, spec=1)
+    measured: Pipeline = pipeline
+    if point.drafts is False:
+        options = without
+    elif point.drafts is not True:
+        pipeline.pause_drafts(True)
+        plain = decode_once(pipeline, without, ids, tokens, read=read)
+        known = {slot: ids[slot] + text for slot, text in enumerate(plain.written)}
+        measured = InjectedDrafts(pipeline, known, point.drafts)
+    clear_all(pipeline)
+    pipeline.pause_drafts(point.drafts is False)
+    if isinstance(measured, InjectedDrafts):
+        measured.can_draft = pipeline.can_draft
+    runs = [decode_once(measured, options, ids, tokens, read=read) for _ in range(repeat)]
+    first = runs[0]
+    details: dict[str, float] = {
+        "streams": point.streams,
+        "depth": point.depth,
+        "tokens": tokens,
+        "windows": first.windows,
+        "drafts_offered": first.offered,
+        "drafts_accepted": first.accepted,
+    }
+    if floor is not None:
+        rows = point.streams * options.spec
+        depth = len(ids[0]) + tokens // 2
+        least = floor(point.streams, rows, depth)
+        details["floor_tok_s"] = first.tokens / first.windows / least
+        details["floor_window_ms"] = 1e3 * least
+        details["window_ms"] = 1e3 * first.seconds / first.windows
+    return Measurement(
+        metric=point.metric,
+        unit="tok/s",
+        samples=tuple(run.tok_s for run in runs),
+        details=details,
+    )
 
 
 def measure_peer(
@@ -116,7 +201,7 @@ def measure_peer(
     best = max(tries, key=lambda count: max(tries[count]))
     return [
         Measurement(
-            name="decode.streams1.llamacpp.tok_s",
+            metric="decode.streams1.llamacpp.tok_s",
             unit="tok/s",
             samples=tries[best],
             details={

@@ -21,9 +21,9 @@ _PACKAGES = ("torch", "numba", "numpy", "triton", "xllamacpp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One number: the median of its samples, all of one unit."""
+    """One number: the median of its samples, all of one unit. `metric` names it."""
 
-    name: str
+    metric: str
     unit: str
     samples: tuple[float, ...]
     details: Mapping[str, Any]
@@ -44,15 +44,21 @@ class Circumstances:
     date: str
     command: str
     machine: Mapping[str, Any]
+    gpu: str | None
+    """The card that computed; `None`: the processor."""
     model: str
     config: Mapping[str, Any]
     versions: Mapping[str, str]
 
 
 def circumstances(
-    command: Sequence[str], hardware: Hardware, model: str, config: Mapping[str, Any]
+    command: Sequence[str],
+    hardware: Hardware,
+    model: str,
+    config: Mapping[str, Any],
+    gpu: str | None = None,
 ) -> Circumstances:
-    """The circumstances of a run on this machine, now."""
+    """The circumstances of a run on this machine, now; `gpu` is the card that computes."""
     return Circumstances(
         commit=_commit(),
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -64,6 +70,7 @@ def circumstances(
             "gpus": [gpu.name for gpu in hardware.gpus],
             "driver": next((gpu.driver for gpu in hardware.gpus), None),
         },
+        gpu=gpu,
         model=model,
         config=dict(config),
         versions={"python": platform.python_version(), **_versions()},
@@ -73,7 +80,7 @@ def circumstances(
 def as_record(measurement: Measurement, where: Circumstances) -> dict[str, Any]:
     """One line of a results file."""
     return {
-        "name": measurement.name,
+        "metric": measurement.metric,
         "value": round(measurement.value, 4),
         "unit": measurement.unit,
         "samples": [round(sample, 4) for sample in measurement.samples],
@@ -91,13 +98,17 @@ def save(suite: str, records: Iterable[Mapping[str, Any]], folder: Path = RESULT
     return path
 
 
-def newest(suite: str, folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """The last record of every name in `<suite>.jsonl`."""
+def newest(suite: str, model: str, folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """The last record of every metric of a model on the processor in `<suite>.jsonl`."""
     path = folder / f"{suite}.jsonl"
     if not path.exists():
         return {}
     records = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-    return {record["name"]: record for record in records}
+    return {
+        record["metric"]: record
+        for record in records
+        if record["model"] == model and record["gpu"] is None
+    }
 
 
 def _commit() -> str:

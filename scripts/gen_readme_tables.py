@@ -12,11 +12,12 @@ from marked_part import ROOT, finish, replace_part
 from bench.records import newest
 
 DOCUMENT = "README.md"
+MODEL = "strata-tiny.gguf"
 
 
 def decode_table() -> str:
     """Decode speed by streams: without drafts, with drafts, llama.cpp."""
-    records = newest("decode")
+    records = newest("decode", MODEL)
     if not records:
         return "Nothing was measured yet: `strata bench decode --save` measures this machine."
     counts = sorted({int(record["streams"]) for record in records.values()})

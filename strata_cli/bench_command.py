@@ -4,48 +4,104 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from engine.errors import ConfigError
+from strata_cli.bench_session import BenchSession, numbers
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
+    Device,
     EngineArgs,
     Json,
     Kv,
     ModelPath,
     Quiet,
     Spec,
+    Synthetic,
     Verbose,
+    given_path,
 )
 
 bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode=None)
 
+_MOST_STREAMS = 4096
+_MOST_TOKENS = 1 << 20
+_ROOM = 128
+"""Tokens of context beside what is measured: prompts of up to 64 tokens, and drafts."""
+
+Repeat = Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")]
+Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
+
 
 @bench.callback(invoke_without_command=True)
-def _suites(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help(), file=sys.stderr)
-        raise typer.Exit(2)
+def _suites(
+    context: typer.Context,
+    synthetic: Synthetic = None,
+    write_gguf: Annotated[
+        Path | None,
+        typer.Option(
+            "--write-gguf",
+            metavar="FILE",
+            parser=given_path,
+            help="Write the random weights of --synthetic as a file, for another program.",
+        ),
+    ] = None,
+) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    if write_gguf is not None:
+        _write(synthetic, write_gguf)
+        raise typer.Exit
+    print(context.get_help(), file=sys.stderr)
+    raise typer.Exit(2)
+
+
+def _write(synthetic: str | None, path: Path) -> None:
+    from engine.synthetic import open_synthetic, write_synthetic
+
+    if synthetic is None:
+        raise ConfigError(
+            "--write-gguf writes random weights, and --synthetic names none",
+            "for example --synthetic qwen3.8-flash-next:iq3_s",
+        )
+    if path.exists():
+        raise ConfigError(f"{path}: is there already", "name another file")
+    console = Console()
+    gguf = open_synthetic(synthetic)
+    size = sum(tensor.nbytes for tensor in gguf.tensors.values())
+    console.note(f"writing {size / 1e9:.1f} GB to {path}")
+    write_synthetic(gguf, path)
 
 
 @bench.command()
 def decode(
     config: ConfigPath = None,
     model: ModelPath = None,
+    synthetic: Synthetic = None,
+    device: Device = None,
     streams: Annotated[
         str, typer.Option(metavar="N,...", help="Conversations decoded together.")
     ] = "1,2,4,8",
+    depth: Annotated[
+        str, typer.Option(metavar="N,...", help="Tokens before each; 0: a short prompt.")
+    ] = "0",
+    drafts: Annotated[
+        bool, typer.Option("--drafts/--no-drafts", help="Also with the draft layer's drafts.")
+    ] = True,
+    acceptance: Annotated[
+        str | None,
+        typer.Option(metavar="P,...", help="Also with drafts of which this share is right."),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of each.")] = 128,
-    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")] = 3,
+    repeat: Repeat = 3,
     peer: Annotated[
         bool, typer.Option("--peer/--no-peer", help="Also llama.cpp, where it is installed.")
     ] = True,
-    save: Annotated[
-        bool, typer.Option("--save", help="Append the records to bench/results.")
-    ] = False,
+    save: Save = False,
     kv: Kv = None,
     spec: Spec = None,
     engine_args: EngineArgs = None,
@@ -53,65 +109,131 @@ def decode(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> int:
-    """Decode speed, drafts off and on, beside llama.cpp on the same file."""
-    from dataclasses import replace
-    from pathlib import Path
-
-    from bench import records
-    from bench.decode import measure, measure_peer
-    from engine.startup import load_planned, options_of
-    from setup.probe import ThisMachine, probe
-    from strata_cli.chosen import choose, engine_flags
-    from strata_cli.plan_view import plan_document
+    """Decode speed by conversations and their length, drafts off and on, beside llama.cpp on the
+    same file. The model is loaded once."""
+    from bench.decode import Point, measure, measure_peer
+    from engine.startup import options_of
+    from strata_cli.chosen import engine_flags
 
     console = Console(as_json, quiet, verbose)
-    counts = _counts(streams)
-    flags = engine_flags(model=model, slots=max(counts), kv=kv, spec=spec, engine_args=engine_args)
-    chosen = choose(config, flags, console)
-    chosen.check_room()
-    plan = chosen.plan
-    fitting = [count for count in counts if count <= plan.config.slots]
+    counts = numbers(streams, "--streams", 1, _MOST_STREAMS)
+    depths = numbers(depth, "--depth", 0, _MOST_TOKENS)
+    shares = _shares(acceptance)
+    flags = engine_flags(
+        model=model,
+        synthetic=synthetic,
+        device=device,
+        slots=max(counts),
+        max_context=max(depths) + tokens + _ROOM if max(depths) else None,
+        kv=kv,
+        spec=spec,
+        engine_args=engine_args,
+    )
+    session = BenchSession.begin(config, flags, console)
+    planned = session.plan.config
+    fitting = [count for count in counts if count <= planned.slots]
     for count in counts:
         if count not in fitting:
-            console.warn(f"{count} streams are left out: {plan.config.slots} slots fit in memory")
-    found = []
-    for most in sorted({1, plan.config.spec}):
-        loaded = load_planned(plan.config, spec=most)
-        encode = loaded.tokenizer.encode
-        found += measure(
+            console.warn(f"{count} streams are left out: {planned.slots} slots fit in memory")
+    room = planned.max_context - tokens - _ROOM
+    for length in depths:
+        if length > max(0, room):
+            console.warn(f"depth {length} is left out: {planned.max_context} tokens of context fit")
+    loaded = session.load()
+    encode = loaded.tokenizer.encode
+    kinds: list[bool | float] = [False]
+    if loaded.pipeline.can_draft and planned.spec > 1:
+        kinds += [True] * drafts + shares
+    points = [
+        Point(count, length, kind)
+        for length in depths
+        if length <= max(0, room)
+        for kind in kinds
+        for count in fitting
+    ]
+    found = list(
+        measure(
             loaded.pipeline,
             encode,
-            replace(options_of(plan.config), spec=most),
-            streams=fitting,
+            options_of(planned),
+            points,
             tokens=tokens,
             repeat=repeat,
             progress=console.note,
+            floor=session.floor(loaded),
         )
-    if peer:
-        threads = os.cpu_count() or 1
-        path = plan.config.model
-        found += measure_peer(path, encode, tokens=tokens, threads=threads, repeat=repeat)
-    where = records.circumstances(
-        ["strata", *sys.argv[1:]],
-        probe(ThisMachine(Path.cwd())),
-        plan.config.model.name,
-        {**plan_document(plan)["config"], "model": plan.config.model.name},
     )
-    lines = [records.as_record(one, where) for one in found]
-    if save:
-        console.note(f"saved to {records.save('decode', lines)}")
-    if as_json:
-        console.document({"records": lines})
-    rows = [
-        (one.name, f"{one.value:.1f}", one.unit, " ".join(f"{s:.1f}" for s in one.samples))
-        for one in found
-    ]
-    console.table(("name", "median", "unit", "samples"), rows, result=True)
-    return 0
+    if peer and planned.synthetic is None and planned.card is None:
+        threads = os.cpu_count() or 1
+        found += measure_peer(planned.model, encode, tokens=tokens, threads=threads, repeat=repeat)
+    return session.finish("decode", found, save=save)
 
 
-def _counts(text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdigit() and 0 < int(word) <= 4096 for word in words):
-        raise ConfigError(f"--streams: {text!r} is not whole numbers from 1 to 4096, as in 1,4,8")
-    return [int(word) for word in words]
+@bench.command()
+def prefill(
+    config: ConfigPath = None,
+    model: ModelPath = None,
+    synthetic: Synthetic = None,
+    device: Device = None,
+    tokens: Annotated[
+        str, typer.Option(metavar="N,...", help="Lengths of prompts, such as 512,4k,32k.")
+    ] = "512,4k",
+    repeat: Repeat = 3,
+    save: Save = False,
+    kv: Kv = None,
+    engine_args: EngineArgs = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Prompt speed by length, until the first token of the answer. The model is loaded once."""
+    from bench.prefill import measure
+    from engine.startup import options_of
+    from strata_cli.chosen import engine_flags
+
+    console = Console(as_json, quiet, verbose)
+    lengths = numbers(tokens, "--tokens", 1, _MOST_TOKENS)
+    flags = engine_flags(
+        model=model,
+        synthetic=synthetic,
+        device=device,
+        slots=1,
+        max_context=max(16, max(lengths) + 1),
+        kv=kv,
+        engine_args=engine_args,
+    )
+    session = BenchSession.begin(config, flags, console)
+    planned = session.plan.config
+    fitting = [length for length in lengths if length < planned.max_context]
+    for length in lengths:
+        if length not in fitting:
+            console.warn(f"{length} tokens are left out: the context has {planned.max_context}")
+    if not fitting:
+        raise ConfigError(
+            f"--tokens: no length fits in the context of {planned.max_context} tokens",
+            "name a shorter one",
+        )
+    loaded = session.load()
+    found = measure(
+        loaded.pipeline,
+        loaded.tokenizer.encode,
+        options_of(planned),
+        fitting,
+        repeat=repeat,
+        progress=console.note,
+        floor=session.floor(loaded),
+    )
+    return session.finish("prefill", found, save=save)
+
+
+def _shares(text: str | None) -> list[float]:
+    """Shares from 0 to 1, as in 0.6,0.8."""
+    if text is None:
+        return []
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 <= share <= 1 for share in found):
+        raise ConfigError(f"--acceptance: {text!r} is not shares from 0 to 1, as in 0.6,0.8")
+    return found

@@ -1,0 +1,140 @@
+"""What the suites of `strata bench` share: the plan, one loaded model, its floor, the records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bench.records import Measurement
+    from engine.api import Model
+    from engine.config import RunConfig
+    from engine.resolve import Plan
+    from strata_cli.console import Console
+
+Floor = Callable[[int, int, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSession:
+    """A planned model on this machine."""
+
+    plan: Plan
+    console: Console
+
+    @classmethod
+    def begin(cls, config: Path | None, flags: RunConfig, console: Console) -> BenchSession:
+        """Reads and plans; `ConfigError` for a model that does not fit."""
+        from strata_cli.chosen import choose
+        from strata_cli.plan_view import show_plan
+
+        chosen = choose(config, flags, console)
+        chosen.check_room()
+        if console.verbose:
+            show_plan(chosen.plan, console, result=False)
+        return cls(chosen.plan, console)
+
+    def load(self) -> Model:
+        """The model, with how long that took."""
+        import time
+
+        from engine.startup import load_planned
+
+        start = time.perf_counter()
+        loaded = load_planned(self.plan.config)
+        name = self.plan.config.synthetic or self.plan.config.model.name
+        self.console.note(f"{name} loaded in {time.perf_counter() - start:.1f} s")
+        return loaded
+
+    def floor(self, loaded: Model) -> Floor | None:
+        """The least seconds of a window by conversations, rows and depth: the time in which the
+        card copies as many bytes. `None` on the processor."""
+        if self.plan.config.card is None:
+            return None
+        from bench.floor import Traffic, copy_bytes_per_s
+        from engine.model_info import named_model_info
+
+        info = named_model_info(self._run())
+        traffic = Traffic(info, loaded.config, self.plan.config.kv)
+        speed = copy_bytes_per_s(loaded.pipeline.device)
+        self.console.note(f"the card copies {speed / 1e12:.2f} TB/s")
+        return lambda slots, rows, depth: traffic.window_bytes(slots, rows, depth) / speed
+
+    def finish(self, suite: str, found: Iterable[Measurement], *, save: bool) -> int:
+        """Prints the measurements as they come, and keeps them where that is asked for."""
+        from bench import records
+
+        measured = list(found)
+        where = self._circumstances()
+        lines = [records.as_record(one, where) for one in measured]
+        if save:
+            self.console.note(f"saved to {records.save(suite, lines)}")
+        if self.console.json:
+            self.console.document({"records": lines})
+        rows = [
+            (
+                one.metric,
+                f"{one.value:.1f}",
+                one.unit,
+                _share(one),
+                " ".join(f"{s:.1f}" for s in one.samples),
+            )
+            for one in measured
+        ]
+        self.console.table(
+            ("metric", "median", "unit", "of the floor", "samples"), rows, result=True
+        )
+        return 0
+
+    def _circumstances(self) -> Any:
+        from bench import records
+        from setup.probe import ThisMachine, probe
+        from strata_cli.plan_view import plan_document
+
+        config = self.plan.config
+        card = self.plan.memory.card
+        model = _model_name(config.synthetic) or config.model.name
+        return records.circumstances(
+            ["strata", *sys.argv[1:]],
+            probe(ThisMachine(Path.cwd())),
+            model,
+            {**plan_document(self.plan)["config"], "model": model},
+            None if card is None else card.name,
+        )
+
+    def _run(self) -> RunConfig:
+        from engine.config import RunConfig
+
+        config = self.plan.config
+        model = None if config.synthetic else config.model
+        return RunConfig(model=model, synthetic=config.synthetic, mtp=config.mtp)
+
+
+def numbers(text: str, flag: str, least: int, most: int) -> list[int]:
+    """Whole numbers with commas between them, such as 1,8 or 4k,32k."""
+    from engine.flags import read_tokens
+
+    found = [read_tokens(word) for word in text.split(",")]
+    if not all(number is not None and least <= number <= most for number in found):
+        raise ConfigError(
+            f"{flag}: {text!r} is not whole numbers from {least} to {most}, as in 1,4,8"
+        )
+    return [number for number in found if number is not None]
+
+
+def _model_name(synthetic: str | None) -> str | None:
+    """`qwen3.8-flash-next:iq3_s:synthetic`, with its options where it is not as published."""
+    if synthetic is None:
+        return None
+    name, _, options = synthetic.partition(",")
+    return f"{name}:synthetic" + (f",{options}" if options else "")
+
+
+def _share(one: Measurement) -> str:
+    floor = one.details.get("floor_tok_s")
+    return f"{one.value / floor:.0%} of {floor:.0f}" if floor else "-"
