@@ -6,6 +6,7 @@ another way, and each row's token and the hash of its logits must be the same.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,6 +67,9 @@ class Report:
     weak: tuple[str, ...]
     left_out: tuple[str, ...]
     seconds: float
+    digest: str
+    """Of every token and row hash of the texts played alone: the same wherever the same model is
+    computed, on another device or with experts elsewhere."""
 
     @property
     def equal(self) -> bool:
@@ -123,7 +127,14 @@ def check(
         tuple(name for name, count in distinct.items() if count < FEWEST_DISTINCT),
         tuple(left_out),
         time.perf_counter() - start,
+        _digest((*material.firsts, *material.longer, *material.forked)),
     )
+
+
+def _digest(known: Sequence[Known]) -> str:
+    rows = ((*one.prompt_rows, *one.rows) for one in known)
+    text = "\n".join(f"{row.token} {row.hash}" for text in rows for row in text)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _material(

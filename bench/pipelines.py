@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.engine import Engine
-from engine.logits import Logits
 from engine.pipeline import Checkpoint, DraftAsk, Pipeline
 from engine.window import Verdict, Window
 
@@ -57,7 +59,7 @@ class InjectedDrafts:
         self.vocab_size = pipeline.vocab_size
         self.can_draft = pipeline.can_draft
 
-    def forward(self, window: Window) -> Logits:
+    def forward(self, window: Window) -> npt.NDArray[np.float32]:
         """See `Pipeline.forward`."""
         return self._pipeline.forward(window)
 
@@ -67,15 +69,10 @@ class InjectedDrafts:
             self._lengths[span.slot] = span.start + verdict.kept
         self._pipeline.commit(window, verdicts)
 
-    def draft(self, asks: Sequence[DraftAsk]) -> Callable[[], list[list[int]]]:
+    def draft(self, asks: Sequence[DraftAsk]) -> list[list[int]]:
         """See `Pipeline.draft`."""
-        wait = self._pipeline.draft([replace(ask, min_probability=0.0) for ask in asks])
-
-        def drafts() -> list[list[int]]:
-            wait()
-            return [self._drafts(ask.slot, ask.count) for ask in asks]
-
-        return drafts
+        self._pipeline.draft([replace(ask, min_probability=0.0) for ask in asks])
+        return [self._drafts(ask.slot, ask.count) for ask in asks]
 
     def clear(self, slot: int) -> None:
         """See `Pipeline.clear`."""

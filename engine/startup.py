@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from engine.engine import Engine, EngineOptions
 from engine.flags import parse_engine_args
 from engine.hardware import local_hardware
 from engine.model_info import named_model_info
+from engine.ops import Ops, ops_for
 from engine.resolve import Plan, make_plan
 from engine.torch_build import torch_has_cuda
 
@@ -33,9 +34,14 @@ def plan_from_args(args: Sequence[str]) -> Plan:
 
 
 def load_planned(
-    config: EngineConfig, *, slots: int | None = None, spec: int | None = None
+    config: EngineConfig,
+    *,
+    slots: int | None = None,
+    spec: int | None = None,
+    with_ops: Callable[[Ops], Ops] | None = None,
 ) -> Model:
-    """The model of a plan, with other `slots` and `spec` where they are said."""
+    """The model of a plan, with other `slots` and `spec` where they are said. `with_ops` makes the
+    operators of the device's own."""
     from engine.api import load
     from engine.reference.compiled import compiled_before
 
@@ -46,6 +52,7 @@ def load_planned(
         config.model,
         device=device,
         synthetic=config.synthetic,
+        ops=None if with_ops is None else with_ops(ops_for(device)),
         mtp=config.mtp,
         activations=config.activations,
         kv=config.kv,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,10 @@ from strata_cli.options import (
     Verbose,
     given_path,
 )
+
+if TYPE_CHECKING:
+    from bench.records import Measurement
+    from engine.ops import Ops
 
 bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode=None)
 
@@ -224,6 +228,63 @@ def prefill(
         floor=session.floor(loaded),
     )
     return session.finish("prefill", found, save=save)
+
+
+@bench.command()
+def kernels(
+    config: ConfigPath = None,
+    model: ModelPath = None,
+    synthetic: Synthetic = None,
+    device: Device = None,
+    rows: Annotated[
+        str, typer.Option(metavar="N,...", help="Rows of the window, one a conversation.")
+    ] = "1,8",
+    depth: Annotated[int, typer.Option(min=0, metavar="N", help="Tokens before each.")] = 1024,
+    save: Save = False,
+    kv: Kv = None,
+    engine_args: EngineArgs = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Every operator of a window by itself, beside the time in which its weights are copied. On a
+    card only."""
+    from bench.floor import copy_bytes_per_s
+    from bench.kernels import Recorder, measure, window_calls
+    from strata_cli.chosen import engine_flags
+
+    console = Console(as_json, quiet, verbose)
+    counts = numbers(rows, "--rows", 1, _MOST_STREAMS)
+    flags = engine_flags(
+        model=model,
+        synthetic=synthetic,
+        device=device,
+        slots=max(counts),
+        max_context=depth + _ROOM,
+        kv=kv,
+        spec=1,
+        engine_args=engine_args,
+    )
+    session = BenchSession.begin(config, flags, console)
+    if session.plan.config.card is None:
+        raise ConfigError(
+            "bench kernels measures a card, and this model runs on the processor",
+            "--device cuda says why no card is used",
+        )
+    recorders: list[Recorder] = []
+
+    def recorded(ops: Ops) -> Ops:
+        recorders.append(Recorder(ops))
+        return recorders[0].ops
+
+    loaded = session.load(recorded)
+    speed = copy_bytes_per_s(loaded.pipeline.device)
+    found: list[Measurement] = []
+    for count in counts:
+        if count <= session.plan.config.slots:
+            calls = window_calls(recorders[0], loaded.pipeline.trunk, count, depth)
+            found += measure(calls, loaded.config, count, speed, console.note)
+    return session.finish("kernels", found, save=save)
 
 
 def _shares(text: str | None) -> list[float]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bench.records import Measurement
     from engine.api import Model
     from engine.config import RunConfig
+    from engine.ops import Ops
     from engine.resolve import Plan
     from strata_cli.console import Console
 
@@ -39,14 +40,14 @@ class BenchSession:
             show_plan(chosen.plan, console, result=False)
         return cls(chosen.plan, console)
 
-    def load(self) -> Model:
-        """The model, with how long that took."""
+    def load(self, with_ops: Callable[[Ops], Ops] | None = None) -> Model:
+        """The model, telling how long that took."""
         import time
 
         from engine.startup import load_planned
 
         start = time.perf_counter()
-        loaded = load_planned(self.plan.config)
+        loaded = load_planned(self.plan.config, with_ops=with_ops)
         name = self.plan.config.synthetic or self.plan.config.model.name
         self.console.note(f"{name} loaded in {time.perf_counter() - start:.1f} s")
         return loaded
@@ -86,9 +87,7 @@ class BenchSession:
             )
             for one in measured
         ]
-        self.console.table(
-            ("metric", "median", "unit", "of the floor", "samples"), rows, result=True
-        )
+        self.console.table(("metric", "median", "unit", "floor", "samples"), rows, result=True)
         return 0
 
     def _circumstances(self) -> Any:
@@ -136,5 +135,7 @@ def _model_name(synthetic: str | None) -> str | None:
 
 
 def _share(one: Measurement) -> str:
-    floor = one.details.get("floor_tok_s")
-    return f"{one.value / floor:.0%} of {floor:.0f}" if floor else "-"
+    floor, least = one.details.get("floor_tok_s"), one.details.get("floor_us")
+    if floor:
+        return f"{one.value / floor:.0%} of {floor:.0f}"
+    return f"{least / one.value:.0%} of {least:.1f}" if least else "-"

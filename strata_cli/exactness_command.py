@@ -141,3 +141,4 @@ def _show(report: Report, console: Console) -> None:
         console.result(f"first difference: {different[0]}")
     verdict = "all equal" if report.equal else "NOT exact" if different else "NOT proven"
     console.result(f"{verdict}: {report.rows} rows compared in {report.seconds:.1f} s")
+    console.result(f"tokens and logits of the texts alone: {report.digest}")

@@ -120,7 +120,7 @@ class DevicePipeline:
             first += len(span.tokens)
         if lines:
             self._runner.commit(lines)
-        if self.drafter is not None:
+        if self.drafter is not None and self.can_draft:
             self._catch_up(window, verdicts, self.drafter)
         else:
             for span, verdict in zip(window.spans, verdicts, strict=True):
@@ -156,6 +156,10 @@ class DevicePipeline:
                 for i, (index, ask, position, _) in enumerate(go_on)
             ]
         return drafts
+
+    def pause_drafts(self, paused: bool) -> None:
+        """Leaves the draft layer out of windows, or takes it in again. Slots must be empty."""
+        self.can_draft = self.drafter is not None and not paused
 
     def clear(self, slot: int) -> None:
         """See `Pipeline.clear`."""

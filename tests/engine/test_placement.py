@@ -1,0 +1,157 @@
+"""What of a model lies where: on a card, beside it, or on the processor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.capabilities import Capabilities
+from engine.config import Decision, RunConfig
+from engine.device_memory import MIB, RESERVE_MIB
+from engine.flags import engine_args, parse_engine_args
+from engine.model_info import ModelInfo
+from engine.resolve import Plan, make_plan
+from engine.synthetic import open_synthetic
+from tests.machines import CARD, machine
+
+FLASH = ModelInfo.from_gguf(open_synthetic("qwen3.8-flash-next:iq3_s"))
+QWEN36 = ModelInfo.from_gguf(open_synthetic("qwen3.6-35b-a3b:ud-iq4_xs"))
+RESIDENT = Capabilities(frozenset({"cuda"}))
+STREAMING = Capabilities(frozenset({"cuda", "expert_cache"}))
+H200 = replace(
+    CARD, name="NVIDIA H200", arch="9.0", vram_bytes=150_754_820_096, vram_free_bytes=150 * 10**9
+)
+RTX4090 = replace(
+    CARD, name="NVIDIA RTX 4090", arch="8.9", vram_bytes=25_757_220_864, vram_free_bytes=25 * 10**9
+)
+
+
+def _plan(
+    run: RunConfig,
+    info: ModelInfo = FLASH,
+    card: object = H200,
+    capabilities: Capabilities = STREAMING,
+    free_gb: float = 120.0,
+) -> Plan:
+    return make_plan(run, info, machine(free_gb=free_gb, gpus=(card,)), capabilities)  # type: ignore[arg-type]
+
+
+def _decision(plan: Plan, setting: str) -> Decision:
+    return next(decision for decision in plan.decisions if decision.setting == setting)
+
+
+def test_a_large_card_holds_everything() -> None:
+    plan = _plan(RunConfig())
+    assert (plan.config.device, plan.memory.fits) == ("cuda:0", True)
+    card, share = plan.config.card, plan.memory.card
+    assert card is not None
+    assert share is not None
+    # What is free, less 700 MiB, in whole MiB.
+    assert card.vram_limit_mib == 150 * 10**9 // MIB - RESERVE_MIB
+    assert (card.identity, card.table_place, card.adapt_every) == ("GPU-1", "vram", 0)
+    assert card.expert_cache_bytes == share.all_expert_bytes == FLASH.on_card.expert_bytes
+    assert share.table_bytes == FLASH.table_bytes == 28_800_138_240
+    assert "all experts" in _decision(plan, "expert_cache").reason
+
+
+def test_the_table_of_a_plan_adds_up() -> None:
+    for limit in (16_384, 60_000, None):
+        rows = list(_plan(RunConfig(vram_limit_mib=limit)).memory.rows())
+        total = next(i for i, (what, _) in enumerate(rows) if what == "total")
+        assert sum(count for _, count in rows[:total]) == rows[total][1]
+        assert rows[total][1] <= rows[total + 1][1]
+
+
+def test_experts_beside_a_small_card() -> None:
+    plan = _plan(RunConfig(), card=RTX4090)
+    card, share = plan.config.card, plan.memory.card
+    assert card is not None
+    assert share is not None
+    assert 0.1 < card.expert_cache_bytes / share.all_expert_bytes < 0.3
+    assert (card.table_place, share.table_bytes) == ("ram", 0)
+    # The machine holds all experts as stored, the n-gram table, and what the process takes.
+    assert share.host_bytes > FLASH.expert_bytes + FLASH.table_bytes
+    assert card.adapt_every > 0
+    assert plan.memory.available_bytes - plan.memory.total_bytes < 10**6
+    assert "of the routed experts" in _decision(plan, "expert_cache").reason
+
+
+def test_a_card_that_cannot_hold_the_model_leaves_it_to_the_processor() -> None:
+    plan = _plan(RunConfig(), card=RTX4090, capabilities=RESIDENT)
+    assert (plan.config.device, plan.config.card) == ("cpu", None)
+    reason = _decision(plan, "device").reason
+    assert "NVIDIA RTX 4090 cannot hold the model" in reason
+    assert "24.3 GB of NVIDIA RTX 4090's memory may be used" in reason
+    named = _plan(RunConfig(device="cuda"), card=RTX4090, capabilities=RESIDENT)
+    assert (named.config.device, named.memory.fits) == ("cuda:0", False)
+
+
+def test_too_little_memory_beside_the_card_is_told_as_such() -> None:
+    plan = _plan(RunConfig(), card=RTX4090, free_gb=40)
+    assert plan.config.device == "cpu"
+    assert "36.0 GB of memory beside the card may be used" in _decision(plan, "device").reason
+
+
+def test_a_smaller_card_may_be_emulated() -> None:
+    plan = _plan(RunConfig(vram_limit_mib=24_576, vram_reserve_mib=0))
+    assert plan.memory.available_bytes == 24_576 * MIB
+    assert not _decision(plan, "vram_limit_mib").changed
+    more = _plan(RunConfig(vram_limit_mib=10**6))
+    assert _decision(more, "vram_limit_mib").changed
+    assert "free on the card" in _decision(more, "vram_limit_mib").reason
+
+
+@pytest.mark.parametrize("asked", [0, 4096, 20_000])
+def test_experts_as_asked(asked: int) -> None:
+    plan = _plan(RunConfig(expert_cache=str(asked)))
+    assert plan.config.card is not None
+    # At least one GiB, for staging.
+    assert plan.config.card.expert_cache_bytes == max(1024, asked) * MIB
+    assert _decision(plan, "expert_cache").changed == (asked < 1024)
+
+
+def test_what_the_processor_has_no_use_for_is_told() -> None:
+    run = RunConfig(device="cpu", vram_reserve_mib=900, expert_cache="4096", table_place="ram")
+    plan = _plan(run)
+    for name in ("vram_reserve_mib", "expert_cache", "table_place"):
+        assert _decision(plan, name).reason == "the model runs on the processor"
+        assert _decision(plan, name).changed
+
+
+def test_slots_and_context_shrink_on_a_card_as_in_memory() -> None:
+    plan = _plan(RunConfig(slots=64, max_context=262_144), card=RTX4090, info=QWEN36)
+    assert plan.memory.fits
+    assert plan.config.slots < 64
+    assert "as much as fits" in _decision(plan, "slots").reason
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    limit=st.integers(9_000, 140_000),
+    slots=st.integers(1, 64),
+    context=st.integers(1024, 262_144),
+    spec=st.integers(1, 6),
+    place=st.sampled_from([None, "ram", "vram"]),
+    flash=st.booleans(),
+)
+def test_the_engine_process_plans_the_same_again(
+    limit: int, slots: int, context: int, spec: int, place: str | None, flash: bool
+) -> None:
+    run = RunConfig(
+        device="cuda:0",
+        slots=slots,
+        max_context=context,
+        spec=spec,
+        vram_limit_mib=limit,
+        table_place=place,
+    )
+    info = FLASH if flash else QWEN36
+    first = _plan(run, info)
+    again = _plan(parse_engine_args(engine_args(first.config)), info)
+    if first.memory.fits:
+        assert again.config == first.config
+        assert again.memory == first.memory
+        assert not [decision for decision in again.decisions if decision.changed]
