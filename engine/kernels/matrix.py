@@ -36,7 +36,7 @@ from engine.kernels.form import (
 
 Array = npt.NDArray[Any]
 # Weights that are re-encoded at a time: bounds what lies in memory beside the result.
-_CHUNK_ELEMENTS = 1 << 26
+_CHUNK_ELEMENTS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,10 +111,13 @@ def _addresses(record: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _chunks(count: int, elements: int) -> Iterator[slice]:
-    step = max(1, _CHUNK_ELEMENTS // max(elements, 1))
+def _chunks(count: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Matrices of a stack and outputs of each: several matrices, or whole tiles of one."""
+    step = max(1, _CHUNK_ELEMENTS // max(rows * columns, 1))
+    height = max(TILE, _CHUNK_ELEMENTS // columns // TILE * TILE)
     for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+        for first in range(0, max(rows, 1), height):
+            yield slice(start, start + step), slice(first, first + height)
 
 
 def _padded(a: torch.Tensor, axis: int, size: int) -> torch.Tensor:
@@ -132,10 +135,14 @@ def _floats(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
     tiles = -(-rows // tile)
     stored = {"F16": torch.float16, "BF16": torch.bfloat16}.get(kind.name, torch.float32)
     record = torch.empty((count, tiles, groups, tile, GROUP), dtype=stored, device=raw.device)
-    for part in _chunks(count, rows * columns):
-        values = dequantized(raw[part], kind).to(stored)
-        values = _padded(_padded(values, 1, tiles * tile), 2, groups * GROUP)
-        record[part] = values.view(-1, tiles, tile, groups, GROUP).transpose(2, 3)
+    for which, outputs in _chunks(count, rows, columns):
+        values = dequantized(raw[which, outputs], kind).to(stored)
+        values = _padded(values, 1, -(-values.shape[1] // tile) * tile)
+        values = _padded(values, 2, groups * GROUP).unflatten(1, (-1, tile))
+        first = outputs.start // tile
+        record[which, first : first + values.shape[1]] = values.unflatten(
+            3, (groups, GROUP)
+        ).transpose(2, 3)
     return Matrix(
         rows, columns, FloatForm(groups, min(16, groups), tile), record, _addresses(record)
     )
@@ -144,9 +151,9 @@ def _floats(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
 def _integers(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
     count, rows = raw.shape[:2]
     tiles = -(-rows // TILE)
-    form, record = None, torch.empty(0)
-    for part in _chunks(count, rows * columns):
-        integers = integer_form(raw[part], kind)
+    form, record, tile_bytes = None, torch.empty(0), 0
+    for which, outputs in _chunks(count, rows, columns):
+        integers = integer_form(raw[which, outputs], kind)
         if form is None:
             form = form_of(
                 kind,
@@ -154,9 +161,11 @@ def _integers(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
                 minimum=integers.minimum_scale is not None,
                 minimum_multipliers=_each(integers.minimum_multiplier, columns),
             )
-            size = tiles * 4 * form.tile_words(-(-columns // (GROUP * QUAD)))
-            record = raw.new_empty((count, size))
-        record[part] = _record(integers, form, CODES[kind.name])
+            tile_bytes = 4 * form.tile_words(-(-columns // (GROUP * QUAD)))
+            record = raw.new_empty((count, tiles * tile_bytes))
+        made = _record(integers, form, CODES[kind.name])
+        at = outputs.start // TILE * tile_bytes
+        record[which, at : at + made.shape[1]] = made
     assert form is not None
     return Matrix(rows, columns, form, record, _addresses(record))
 

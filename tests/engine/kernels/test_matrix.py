@@ -9,6 +9,7 @@ from engine.gguf.integer_form import INTEGER_TYPES
 from engine.gguf.types import quant_type
 from engine.kernels.form import CODES, FLOAT_TILE, FloatForm
 from engine.kernels.linear import linear, product
+from engine.kernels.matrix import matrix
 from engine.reference import linear as reference
 from engine.reference.matrix import Matrix
 from tests.engine.kernels.packing import activations, random_pair, tame_pair
@@ -94,3 +95,15 @@ def test_a_factor_for_all(type_name: str) -> None:
         assert same_bits(
             linear(x, packed.scaled(factor)), reference.linear(x, wanted.scaled(factor))
         )
+
+
+@pytest.mark.parametrize("type_name", ["Q5_K", "BF16", "IQ4_NL"])
+def test_parts_of_stacks_and_of_matrices(type_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed at once, two matrices at a time, and 16 outputs of one at a time."""
+    raw = random_raw(type_name, (3, 37), 256)
+    kind = quant_type(type_name)
+    records = []
+    for elements in (1 << 25, 2 * 37 * 256, 20 * 256):
+        monkeypatch.setattr("engine.kernels.matrix._CHUNK_ELEMENTS", elements)
+        records.append(matrix(raw, kind, 256, float_activations=False, device="cpu").record)
+    assert all(same_bits(other.float(), records[0].float()) for other in records[1:])
