@@ -90,8 +90,8 @@ def device_side(device: str) -> SimpleNamespace:
         )
 
     return SimpleNamespace(
-        device=device, attention=attention.attention, cells=cells, store=kv_cache.store,
-        kv_cache=kv_cache.KvCache.empty, select_blocks=indexer.select_blocks,
+        device=device, attention=lambda *given: attention.attention(*given).values, cells=cells,
+        store=kv_cache.store, kv_cache=kv_cache.KvCache.empty, select_blocks=indexer.select_blocks,
         rms_norm=norms.rms_norm, rotary_table=rotary.rotary_table, matrix=matrix.matrix,
         hyper_read=hyper_connections.hyper_read, hyper_write=hyper_connections.hyper_write,
         table=ngram_embedding.Table, ngram_rows=ngram_embedding.ngram_rows,

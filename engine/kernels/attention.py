@@ -1,7 +1,8 @@
 """Grouped-query attention of every row over its own selected cells, with an output gate.
 
 Launches over all rows: `prepare` (norm, rotation, storing), `scores`, then `mix` and `combine` for
-few rows or `whole` for many.
+few rows or `whole` for many. Programs take blocks of cells in turn up to the row's position, which
+is read on the device; what lies behind it costs nothing.
 
 Order: q.k by the lanes of `lanes.py`, then times the scale; the row's maximum is exact;
 p = exp(score - maximum); sums over cells of p and of p * v go through 64 selected cells in turn,
@@ -10,22 +11,24 @@ computes a block does not matter to it. Sums start from +0 and so are never -0: 
 cell or a dim that is not there changes nothing.
 
 Scratch, for R rows, J blocks of 64 selected cells, G query heads a key head, float32: SCORES
-[R, H, 64 J]; WEIGHTS [R, KV, shares, 64 J (`whole`: 64), G], p; PARTS [R, J, H, V] and SUMS
-[R, J, H], sums of blocks. int32: TOP [R, H], the largest score as an integer that orders alike;
-CHOSEN [R], blocks in the row's list.
+[R, KV, 64 J, G], scores and then p; PARTS [R, J, H, V] and SUMS [R, J, H], sums of blocks. int32:
+TOP [R, H], the largest score as an integer that orders alike.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 import torch
 import triton
 
 from engine.kernels.attention_mix import combine_kernel, mix_kernel, whole_kernel
 from engine.kernels.attention_scores import BLOCK, prepare_kernel, scores_kernel
-from engine.kernels.kv_cache import KvCache, block_of
-from engine.kernels.norms import segment_levels
+from engine.kernels.dependent import launch_options
+from engine.kernels.dots import shuffles
+from engine.kernels.inputs import Input, as_input, room
+from engine.kernels.kv_cache import KvCache
 from engine.models.config import AttentionConfig
 from engine.rows import Rows
 
@@ -33,24 +36,28 @@ from engine.rows import Rows
 SCRATCH_BYTES = 512 << 20
 # Programs that fill a device a few times over.
 PROGRAMS = 1024
-# Query heads of a program of `scores`: the first that divides a key head's. Fewest dims of `mix`.
-MOST_HEADS = (8, 4)
-FEWEST_DIMS = 64
+# From how many programs of `whole` on the sums of blocks stay in them.
+WHOLE_PROGRAMS = 128
+# Vectors of a tile of `dots.py` with one warp.
+TILE = 4
+# Sums of p * v that a thread has: (dims, most query heads), of `mix` and of `whole`.
+MIX_SHARE = (2, 6)
+WHOLE_SHARE = (4, 12)
+# Query heads and tiles of cells of a program of `scores`, for few cells and for many.
+FEW_SCORES = (4, 2)
+MANY_SCORES = (12, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tiling:
     """How the programs share the work; nothing of it changes a sum.
 
-    `heads`: query heads a program of `scores`, `turns` such programs for a key head. `dims`: of the
-    values a program of `mix` or `whole`, `shares` such programs. `rows` at a time have room in the
-    scratch, `cells` a row, whole blocks. `whole`: one program for all blocks of a row.
+    `heads`, `tiles`: query heads and tiles of cells of a program of `scores`. `rows` at a time have
+    room in the scratch, `cells` a row, whole blocks. `whole`: one program for all blocks of a row.
     """
 
     heads: int
-    turns: int
-    dims: int
-    shares: int
+    tiles: int
     rows: int
     cells: int
     whole: bool
@@ -58,24 +65,33 @@ class _Tiling:
 
 def _tiling(rows: int, cells: int, config: AttentionConfig) -> _Tiling:
     """For `rows` rows of at most `cells` selected cells."""
-    group, kv_heads, width = (
-        config.heads // config.kv_heads,
-        config.kv_heads,
-        config.value_length,
-    )
-    heads = next((p for p in MOST_HEADS if group % p == 0), min(4, triton.next_power_of_2(group)))
+    group = config.heads // config.kv_heads
     blocks = -(-cells // BLOCK)
-    dims = triton.next_power_of_2(width)
-    room = min(rows, SCRATCH_BYTES // (4 * config.heads * blocks * BLOCK))
-    whole = room * kv_heads >= PROGRAMS
+    scores = config.heads * blocks * BLOCK
+    room = min(rows, SCRATCH_BYTES // (4 * scores))
+    whole = room * config.heads // _part_of(group, WHOLE_SHARE[1]) >= WHOLE_PROGRAMS
     if not whole:
-        while dims > FEWEST_DIMS and rows * kv_heads * blocks * (width // dims) < PROGRAMS:
-            dims //= 2
-        a_row = blocks * (BLOCK * (1 + width // dims) + width + 1)
-        room = min(rows, SCRATCH_BYTES // (4 * config.heads * a_row))
-    return _Tiling(
-        heads, -(-group // heads), dims, -(-width // dims), max(room, 1), blocks * BLOCK, whole
-    )
+        a_row = scores + config.heads * blocks * (config.value_length + 1)
+        room = min(rows, SCRATCH_BYTES // (4 * a_row))
+    many = rows * blocks * config.kv_heads >= PROGRAMS
+    heads, tiles = MANY_SCORES if many else FEW_SCORES
+    return _Tiling(min(heads, group), tiles, max(room, 1), blocks * BLOCK, whole)
+
+
+def _part_of(group: int, most: int) -> int:
+    """The largest divisor of `group` up to `most`."""
+    return max(p for p in range(1, most + 1) if group % p == 0)
+
+
+def _mixing(config: AttentionConfig, share: tuple[int, int]) -> dict[str, int]:
+    """Constants of `mix` and `whole`: which heads and dims a program and its threads have."""
+    group = config.heads // config.kv_heads
+    heads = _part_of(group, share[1])
+    threads = max(32, triton.next_power_of_2(-(-config.value_length // share[0])))
+    return {
+        "P": heads, "PADDED": triton.next_power_of_2(heads), "W": gcd(heads, 4), "D": share[0],
+        "T": threads, "num_warps": threads // 32,
+    }  # fmt: skip
 
 
 def attention(
@@ -91,70 +107,73 @@ def attention(
     config: AttentionConfig,
     eps: float,
     rows: Rows,
-) -> torch.Tensor:
+) -> Input:
     """Writes the rows' keys and values, then attends: float32 [R, H * V], gated.
 
     q: float32 [R, H * 2K], each head its query and then its gate; k: [R, KV * K]; v: [R, KV * V].
-    table: `rotary_table`. selected: int32 [R, B], ascending block numbers of `ratio` cells padded
-    with -1, to which the cells after the last whole block are added; None: all cells to the row.
+    table: `rotary_table`. selected: int32 [R, B], ascending block numbers of `ratio` cells, all
+    complete blocks of the row or B of them, padded with -1; to them the cells after the last whole
+    block are added. None: all cells to the row.
     """
     count, context = rows.count, cache.keys.values.shape[1]
-    heads, kv_heads, value = config.heads, config.kv_heads, config.value_length
-    out = torch.empty(count, heads * value, device=q.device)
+    heads, kv_heads, width, value = (
+        config.heads, config.kv_heads, config.key_length, config.value_length,
+    )  # fmt: skip
+    made = room(count, heads * value, q.device)
     if not count:
-        return out
+        return made
     sparse = selected is not None
     budget = selected.shape[1] if selected is not None else 0
-    queries = torch.empty(count, heads, config.key_length, device=q.device)
+    queries = torch.empty(count, heads, width, device=q.device)
     top = torch.empty(count, heads, dtype=torch.int32, device=q.device)
-    chosen = torch.empty(count, dtype=torch.int32, device=q.device)
-    listed = chosen if selected is None else selected
+    listed = top if selected is None else selected
     keys, values = cache.keys, cache.values
-    shape = {"H": heads, "RATIO": max(ratio, 1), "SPARSE": sparse, "enable_fp_fusion": False}
-    prepare_kernel[(heads + 2 * kv_heads, count)](
+    options = launch_options(q)
+    shape = {"H": heads, "RATIO": max(ratio, 1), "SPARSE": sparse, **options}
+    lanes = {"K": width, "M": TILE, "SHUFFLE": shuffles(q), "num_warps": 1}
+    parts = -(-heads // TILE) + 2 * -(-kv_heads // TILE)
+    prepare_kernel[(parts, count)](
         q, k, v, q_norm, k_norm, table, keys.values, keys.scales, values.values, values.scales,
-        listed, rows.slots, rows.positions, queries, top, chosen, eps, context, budget, H=heads,
-        KV=kv_heads, K=config.key_length, V=value, HALF=table.shape[2],
-        LEVELS=segment_levels(config.key_length), CODED=keys.coded, SPARSE=sparse,
-        BK=block_of(config.key_length), BV=block_of(value),
-        BUDGET=triton.next_power_of_2(max(budget, 1)), num_warps=1, enable_fp_fusion=False,
+        rows.slots, rows.positions, queries, top, eps, context, H=heads, KV=kv_heads, V=value,
+        HALF=table.shape[2], CODED=keys.coded, **lanes, **options,
     )  # fmt: skip
     cells = min(context, budget * ratio + ratio - 1) if sparse else context
     tiling = _tiling(count, cells, config)
-    room, group = tiling.cells, heads // kv_heads
-    mixing = {
-        "KV": kv_heads, "V": value, "CODED": keys.coded, "PADDED": triton.next_power_of_2(group),
-        "B": tiling.dims, "STEP": 8, "num_warps": 2, **shape,
-    }  # fmt: skip
-    scores = torch.empty(tiling.rows, heads, room, device=q.device)
-    blocks = 1 if tiling.whole else room // BLOCK
-    weights = torch.empty(tiling.rows, tiling.shares, heads, blocks * BLOCK, device=q.device)
-    kept = 0 if tiling.whole else tiling.rows
-    parts = torch.empty(kept, blocks, heads, value, device=q.device)
-    sums = torch.empty(kept, blocks, heads, device=q.device)
+    group = heads // kv_heads
+    shape |= {"KV": kv_heads, "CODED": keys.coded}
+    mixing = _mixing(config, WHOLE_SHARE if tiling.whole else MIX_SHARE) | {"V": value, **shape}
+    scores = torch.empty(tiling.rows, kv_heads, tiling.cells, group, device=q.device)
+    blocks = 0 if tiling.whole else tiling.cells // BLOCK
+    sums = torch.empty(tiling.rows, blocks, heads, value, device=q.device)
+    weights = torch.empty(tiling.rows, blocks, heads, device=q.device)
+    out = (made.values, made.codes, made.info)
+    groups = made.codes.shape[1]
     for first in range(0, count, tiling.rows):
         part = slice(first, min(first + tiling.rows, count))
         n = part.stop - first
-        programs = min(room // BLOCK, max(1, PROGRAMS // (n * kv_heads)))
-        where = (listed[part], rows.slots[part], rows.positions[part], chosen[part])
-        scores_kernel[(programs, kv_heads * tiling.turns, n)](
-            queries[part], keys.values, keys.scales, *where, scores, top[part],
-            config.key_length**-0.5, context, budget, room, KV=kv_heads,
-            K=config.key_length, CODED=keys.coded, TURNS=tiling.turns, P=tiling.heads, num_warps=2,
-            **shape,
+        where = (listed[part], rows.slots[part], rows.positions[part])
+        turns = kv_heads * -(-group // tiling.heads)
+        taken = tiling.tiles * TILE
+        programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (n * turns)))
+        scores_kernel[(programs, turns, n)](
+            queries[part], keys.values, keys.scales, *where, scores, top[part], width**-0.5,
+            context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, **lanes, **shape,
         )  # fmt: skip
         if tiling.whole:
-            whole_kernel[(kv_heads * tiling.shares, n)](
-                values.values, values.scales, *where, scores, top[part], weights, q[part],
-                out[part], context, budget, room, **mixing,
+            whole_kernel[(heads // mixing["P"], n)](
+                values.values, values.scales, *where, scores, top[part], q, *out, first, context,
+                budget, tiling.cells, groups, STEP=8, **mixing,
             )  # fmt: skip
             continue
-        mix_kernel[(programs, kv_heads * tiling.shares, n)](
-            values.values, values.scales, *where, scores, top[part], weights, parts, sums, context,
-            budget, room, **mixing,
+        turns = heads // mixing["P"]
+        programs = min(blocks, max(1, PROGRAMS // (n * turns)))
+        mix_kernel[(programs, turns, n)](
+            values.values, values.scales, *where, scores, top[part], sums, weights, context, budget,
+            tiling.cells, **mixing,
         )  # fmt: skip
-        combine_kernel[(heads, n)](
-            q[part], rows.positions[part], chosen[part], parts, sums, out[part], room, V=value,
-            BV=triton.next_power_of_2(value), UNROLL=16, num_warps=2, **shape,
+        combine_kernel[(-(-value // 32), heads, n)](
+            q, rows.positions[part], sums, weights, *out, first, budget, tiling.cells, groups,
+            H=heads, V=value, RATIO=max(ratio, 1), SPARSE=sparse, B=32,
+            UNROLL=min(64, -(-blocks // 8) * 8), num_warps=1, **options,
         )  # fmt: skip
-    return out
+    return made if value % 32 == 0 else as_input(made.values)

@@ -1,6 +1,8 @@
 """Kernels of attention from the scores on: p, the sums over cells, the division, the gate.
 
-`attention.py` says the order and the scratch.
+`attention.py` says the order and the scratch. A thread has D neighbouring dims of the values and
+walks the cells of a block for P query heads of one key head: T threads have all dims, so a program
+alone owns the scores of its heads and turns them into p where they lie.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
@@ -13,158 +15,314 @@ import triton
 import triton.language as tl
 
 from engine.kernels.attention_scores import CELLS, cell_count, cells_at, disordered
+from engine.kernels.dependent import announce, wait
 from engine.kernels.dots import add, zeros
-from engine.kernels.kv_cache import read_values
+from engine.kernels.inputs import store_groups
 from engine.kernels.scalar import exp, sigmoid
 
 
 @triton.jit
-def block_sums(
-    VALUES, VALUE_SCALES, SELECTED, SCORES, WEIGHTS, top, start, first, count, chosen, position, kv,
-    dim, room, KV: tl.constexpr, V: tl.constexpr, G: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, PADDED: tl.constexpr, B: tl.constexpr,
-    STEP: tl.constexpr,
+def weigh(
+    SCORES, top, first, count, G: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr
 ):  # fmt: skip
-    """Of the 64 cells from `first` on: G sums of p * v, [B] each, and the sums of p, [PADDED].
-
-    SELECTED: the row's list; SCORES: those of the key head; WEIGHTS: room for 64 * G numbers. p is
-    written and read again one number at a time: such a number need not move between threads.
-    """
-    head = tl.arange(0, PADDED)
+    """Turns the scores of 64 cells into p, in place; 0 for cells that are not there. top: the
+    heads' maxima, [PADDED]."""
+    head = tl.arange(0, PADDED)[None, :]
     i = tl.arange(0, CELLS)[:, None]
-    live = (first + i < count) & (head < G)[None, :]
-    score = tl.load(SCORES + head[None, :] * room + first + i, mask=live, other=0.0)
-    tl.store(WEIGHTS + i * G + head[None, :], exp(score - top[None, :]), mask=live)
-    tl.debug_barrier()
-    parts = zeros(G, B)
+    score = tl.load(SCORES + i * G + head, mask=(first + i < count) & (head < P), other=0.0)
+    p = tl.where(first + i < count, exp(score - top[None, :]), 0.0)
+    tl.store(SCORES + i * G + head, p, mask=head < P)
+
+
+@triton.jit
+def weights_at(AT, P: tl.constexpr, W: tl.constexpr, T: tl.constexpr):
+    """P numbers in memory for every thread, as tensors [T, 1]; loads of W at once. AT: pointers
+    [T, W] to the first of them."""
+    found = ()
+    for group in tl.static_range(P // W):
+        some = tl.load(AT + group * W)
+        if W == 4:
+            even, odd = tl.split(tl.reshape(some, [T, 2, 2]))
+            a, c = tl.split(even)
+            b, d = tl.split(odd)
+            found = found + (a[:, None], b[:, None], c[:, None], d[:, None])
+        elif W == 2:
+            a, b = tl.split(some)
+            found = found + (a[:, None], b[:, None])
+        else:
+            found = found + (some,)
+    return found
+
+
+@triton.jit
+def values_at(
+    VALUES, VALUE_SCALES, SELECTED, first, count, chosen, position, KV: tl.constexpr,
+    V: tl.constexpr, RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr,
+    T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """The stored values of STEP cells from `first` on, a tuple of [T, D], and behind them their
+    scales, [T, 1]; of cells from `count` on anything.
+
+    VALUES, VALUE_SCALES: pointers [T, D] and [T, 1] to those of the slot's first cell. Cells that
+    lie next to each other in memory take one address, and constants that the loads take in.
+    """
+    GROUPS: tl.constexpr = (V + 63) // 64
+    RUN: tl.constexpr = RATIO if SPARSE and STEP % RATIO == 0 else (1 if SPARSE else STEP)
+    thread = tl.arange(0, T)[:, None]
+    dim = thread * D + tl.arange(0, D)[None, :]
+    found = ()
+    scales = ()
+    for u in tl.static_range(STEP):
+        if u % RUN == 0:
+            cell = tl.minimum(first + u, count - 1)
+            if SPARSE:
+                cell = cells_at(SELECTED, cell, chosen, position, RATIO, SPARSE)
+            value_at = VALUES + cell.to(tl.int64) * (KV * V)
+            scale_at = VALUE_SCALES + cell.to(tl.int64) * (KV * GROUPS)
+        at = value_at + u % RUN * (KV * V)
+        if V == T * D:
+            found = found + (tl.load(at),)
+        else:
+            found = found + (tl.load(at, mask=dim < V, other=0),)
+        if CODED:
+            at = scale_at + u % RUN * (KV * GROUPS)
+            if V == T * D:
+                scales = scales + (tl.load(at),)
+            else:
+                scales = scales + (tl.load(at, mask=thread * D < V, other=0.0),)
+    return found + scales
+
+
+@triton.jit
+def summed(
+    parts, values, WEIGHTS, missing, G: tl.constexpr, CODED: tl.constexpr, FULL: tl.constexpr,
+    P: tl.constexpr, W: tl.constexpr, T: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """P sums [T, D] and the p * v of STEP cells in turn. WEIGHTS: pointers [T, W] to the first p;
+    FULL: no cell is missing, else those from `missing` on are."""
+    for u in tl.static_range(STEP):
+        v = values[u].to(tl.float32)
+        if CODED:
+            scale = values[STEP + u].to(tl.float32)
+            if not FULL:
+                scale = tl.where(u < missing, scale, 0.0)
+            v = v * scale
+        elif not FULL:
+            v = tl.where(u < missing, v, 0.0)
+        weights = weights_at(WEIGHTS + u * G, P, W, T)
+        after = ()
+        for h in tl.static_range(P):
+            after = after + (parts[h] + weights[h] * v,)
+        parts = after
+    return parts
+
+
+@triton.jit
+def weight_sums(WEIGHTS, G: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr):
+    """The sums of a block's p, [PADDED]. Also brings them into the cache nearest to the threads."""
+    head = tl.arange(0, PADDED)
     total = tl.zeros([PADDED], tl.float32)
-    for step in range(0, tl.minimum(count - first, CELLS), STEP):
-        for u in tl.static_range(STEP):
-            inside = first + step + u < count
-            cell = cells_at(SELECTED, first + step + u, inside, chosen, position, RATIO, SPARSE)
-            width = inside.to(tl.int32)
-            vector = (start + cell) * KV + kv
-            v = read_values(VALUES, VALUE_SCALES, vector, dim, dim < width * V, V, CODED)
-            at = WEIGHTS + (step + u) * G
-            total = total + tl.load(at + head, mask=head < width * G, other=0.0)
-            after = ()
-            for h in tl.static_range(G):
-                weight = tl.load(at + h, mask=inside, other=0.0)
-                after = after + (parts[h] + weight * v,)
-            parts = after
-    return parts + (total,)
+    for start in range(0, CELLS, 32):
+        found = ()
+        for u in tl.static_range(32):
+            found = found + (tl.load(WEIGHTS + (start + u) * G + head, mask=head < P, other=0.0),)
+        for u in tl.static_range(32):
+            total = total + found[u]
+    return total
 
 
 @triton.jit(
     do_not_specialize=["context", "budget", "room"],
-    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def mix_kernel(
-    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, WEIGHTS, PARTS, SUMS,
-    context, budget, room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr,
-    RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, PADDED: tl.constexpr,
-    B: tl.constexpr, STEP: tl.constexpr,
+    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, PARTS, SUMS, context, budget,
+    room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr, RATIO: tl.constexpr,
+    CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr,
+    W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """For few rows: the sums of blocks. Grid (programs, KV * V / B, rows): a program takes blocks
-    in turn and has B dims of the values, for all query heads of a key head."""
-    SHARES: tl.constexpr = (V + B - 1) // B
-    kv = tl.program_id(1) // SHARES
-    share = tl.program_id(1) % SHARES
-    row = tl.program_id(2).to(tl.int64)
+    """For few rows: the sums of blocks. Grid (programs, H / P, rows): a program takes blocks in
+    turn."""
+    announce(PDL)
     G: tl.constexpr = H // KV
-    dim = share * B + tl.arange(0, B)
+    first_head = tl.program_id(1) * P
+    kv = first_head // G
+    row = tl.program_id(2).to(tl.int64)
+    dim = tl.arange(0, T)[:, None] * D + tl.arange(0, D)[None, :]
     head = tl.arange(0, PADDED)
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
-    chosen, count = cell_count(CHOSEN, row, position, RATIO, SPARSE)
-    top = disordered(tl.load(TOP + row * H + kv * G + head, mask=head < G, other=0))
+    chosen, count = cell_count(position, budget, RATIO, SPARSE)
+    scores = SCORES + (row * KV + kv) * room * G + first_head % G
+    values = VALUES + (start * KV + kv) * V + dim
+    thread = tl.arange(0, T)[:, None]
+    scales = VALUE_SCALES + (start * KV + kv) * ((V + 63) // 64) + thread * D // 64
+    weights_from = scores + thread * 0 + tl.arange(0, W)[None, :]
+    selected = SELECTED + row * budget
+    wait(PDL)
+    top = disordered(tl.load(TOP + row * H + first_head + head, mask=head < P, other=0))
     for block in range(tl.program_id(0), (count + CELLS - 1) // CELLS, tl.num_programs(0)):
         first = block * CELLS
-        sums = block_sums(
-            VALUES, VALUE_SCALES, SELECTED + row * budget, SCORES + (row * H + kv * G) * room,
-            WEIGHTS + (((row * KV + kv) * SHARES + share) * room + first) * G, top, start, first,
-            count, chosen, position, kv, dim, room, KV, V, G, RATIO, CODED, SPARSE, PADDED, B, STEP,
-        )  # fmt: skip
-        at = (row * (room // CELLS) + block) * H + kv * G
-        for h in tl.static_range(G):
+        # A quarter of the cells at a time, asked for two quarters before.
+        stored = ()
+        for part in tl.static_range(2):
+            stored = stored + (
+                values_at(
+                    values, scales, selected, first + part * 16, count, chosen, position, KV, V,
+                    RATIO, CODED, SPARSE, T, D, 16,
+                ),
+            )  # fmt: skip
+        weigh(scores + first * G, top, first, count, G, P, PADDED)
+        tl.debug_barrier()
+        total = weight_sums(scores + first * G, G, P, PADDED)
+        sums = zeros(P, T, D)
+        for part in tl.static_range(4):
+            # Keeps the compiler from asking for everything at once.
+            tl.debug_barrier()
+            if part < 2:
+                stored = stored + (
+                    values_at(
+                        values, scales, selected, first + part * 16 + 32, count, chosen, position,
+                        KV, V, RATIO, CODED, SPARSE, T, D, 16,
+                    ),
+                )  # fmt: skip
+            sums = summed(
+                sums, stored[part], weights_from + (first + part * 16) * G,
+                count - first - part * 16, G, CODED, False, P, W, T, 16,
+            )  # fmt: skip
+        at = (row * (room // CELLS) + block) * H + first_head
+        for h in tl.static_range(P):
             tl.store(PARTS + (at + h) * V + dim, sums[h], mask=dim < V)
-        if share == 0:
-            tl.store(SUMS + at + head, sums[G], mask=head < G)
+        tl.store(SUMS + at + head, total, mask=head < P)
+
+
+@triton.jit
+def store_gated(
+    OUT, CODES, INFO, out, row, first, live, width, groups, V: tl.constexpr, B: tl.constexpr
+):  # fmt: skip
+    """Stores `live` values of a row's output from `first` on, float32 [B / 32, 32], and their codes
+    where they are whole groups."""
+    at = tl.arange(0, B // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    tl.store(OUT + row * width + first + at, out, mask=at < live)
+    if V % 32 == 0:
+        group = tl.arange(0, B // 32)
+        store_groups(CODES, INFO, out, row, first // 32 + group, groups, group * 32 < live, B // 32)
 
 
 @triton.jit(
-    do_not_specialize=["context", "budget", "room"],
-    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+    do_not_specialize=["context", "budget", "room", "groups"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def whole_kernel(
-    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, WEIGHTS, Q, OUT, context,
-    budget, room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, PADDED: tl.constexpr, B: tl.constexpr,
-    STEP: tl.constexpr,
+    VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, Q, OUT, CODES, INFO, first_row,
+    context, budget, room, groups, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr,
+    RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr,
+    PADDED: tl.constexpr, W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """For many rows, as `mix_kernel` and `combine_kernel` together: a program has all blocks of its
-    row, so no sum of a block goes to memory. Grid (KV * V / B, rows)."""
-    SHARES: tl.constexpr = (V + B - 1) // B
-    kv = tl.program_id(0) // SHARES
-    share = tl.program_id(0) % SHARES
-    row = tl.program_id(1).to(tl.int64)
+    row, so no sum of a block goes to memory. Grid (H / P, rows)."""
+    announce(PDL)
     G: tl.constexpr = H // KV
-    dim = share * B + tl.arange(0, B)
+    first_head = tl.program_id(0) * P
+    kv = first_head // G
+    row = tl.program_id(1).to(tl.int64)
+    dim = tl.arange(0, T)[:, None] * D + tl.arange(0, D)[None, :]
     head = tl.arange(0, PADDED)
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
-    chosen, count = cell_count(CHOSEN, row, position, RATIO, SPARSE)
-    top = disordered(tl.load(TOP + row * H + kv * G + head, mask=head < G, other=0))
-    weights = WEIGHTS + ((row * KV + kv) * SHARES + share) * (CELLS * G)
-    parts = zeros(G, B)
+    chosen, count = cell_count(position, budget, RATIO, SPARSE)
+    scores = SCORES + (row * KV + kv) * room * G + first_head % G
+    values = VALUES + (start * KV + kv) * V + dim
+    thread = tl.arange(0, T)[:, None]
+    scales = VALUE_SCALES + (start * KV + kv) * ((V + 63) // 64) + thread * D // 64
+    weights_from = scores + thread * 0 + tl.arange(0, W)[None, :]
+    selected = SELECTED + row * budget
+    wait(PDL)
+    top = disordered(tl.load(TOP + row * H + first_head + head, mask=head < P, other=0))
+    parts = zeros(P, T, D)
     total = tl.zeros([PADDED], tl.float32)
-    for block in range((count + CELLS - 1) // CELLS):
-        tl.debug_barrier()  # the p of this block come where those of the last one lie
-        sums = block_sums(
-            VALUES, VALUE_SCALES, SELECTED + row * budget, SCORES + (row * H + kv * G) * room,
-            weights, top, start, block * CELLS, count, chosen, position, kv, dim, room, KV, V, G,
-            RATIO, CODED, SPARSE, PADDED, B, STEP,
-        )  # fmt: skip
-        parts = add(parts, sums, G)
-        total = total + sums[G]
+    # Cells are read a step before they are needed.
+    stored = values_at(
+        values, scales, selected, 0, count, chosen, position, KV, V, RATIO, CODED, SPARSE, T, D,
+        STEP,
+    )  # fmt: skip
+    for first in range(0, count, CELLS):
+        weigh(scores + first * G, top, first, count, G, P, PADDED)
+        tl.debug_barrier()
+        total = total + weight_sums(scores + first * G, G, P, PADDED)
+        sums = zeros(P, T, D)
+        whole_steps = tl.minimum(count - first, CELLS) // STEP * STEP
+        for step in range(first, first + whole_steps, STEP):
+            following = values_at(
+                values, scales, selected, step + STEP, count, chosen, position, KV, V, RATIO, CODED,
+                SPARSE, T, D, STEP,
+            )  # fmt: skip
+            sums = summed(
+                sums, stored, weights_from + step * G, STEP, G, CODED, True, P, W, T, STEP
+            )
+            stored = following
+        if whole_steps < tl.minimum(count - first, CELLS):
+            step = first + whole_steps
+            sums = summed(
+                sums, stored, weights_from + step * G, count - step, G, CODED, False, P, W, T, STEP
+            )
+        parts = add(parts, sums, P)
+    place = first_row + row
+    at = (place * H + first_head) * V
     tl.debug_barrier()
-    tl.store(weights + head, total, mask=head < G)
+    for h in tl.static_range(P):
+        tl.store(OUT + at + h * V + dim, parts[h], mask=dim < V)
+    tl.store(scores + head, total, mask=head < P)
     tl.debug_barrier()
-    for h in tl.static_range(G):
-        at = row * H + kv * G + h
-        below = tl.load(weights + h + dim * 0)
-        gate = tl.load(Q + at * (2 * V) + V + dim, mask=dim < V, other=0.0)
-        out = tl.div_rn(parts[h], below) * sigmoid(gate)
-        tl.store(OUT + at * V + dim, out, mask=dim < V)
+    column = tl.arange(0, T * D // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    for h in range(P):
+        live = column < V
+        below = tl.load(scores + h + column * 0)
+        sums_of_head = tl.load(OUT + at + h * V + column, mask=live, other=0.0)
+        gate = tl.load(Q + 2 * (at + h * V) + V + column, mask=live, other=0.0)
+        gated = tl.div_rn(sums_of_head, below) * sigmoid(gate)
+        store_gated(
+            OUT, CODES, INFO, gated, place, (first_head + h) * V, V, H * V, groups, V, T * D
+        )
 
 
 @triton.jit(
-    do_not_specialize=["room"],
-    do_not_specialize_on_alignment=["POSITIONS", "CHOSEN"],
+    do_not_specialize=["budget", "room", "groups"],
+    do_not_specialize_on_alignment=["POSITIONS"],
 )
 def combine_kernel(
-    Q, POSITIONS, CHOSEN, PARTS, SUMS, OUT, room, H: tl.constexpr, V: tl.constexpr,
-    RATIO: tl.constexpr, SPARSE: tl.constexpr, BV: tl.constexpr, UNROLL: tl.constexpr,
+    Q, POSITIONS, PARTS, SUMS, OUT, CODES, INFO, first_row, budget, room, groups, H: tl.constexpr,
+    V: tl.constexpr, RATIO: tl.constexpr, SPARSE: tl.constexpr, B: tl.constexpr,
+    UNROLL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The sums of the blocks in ascending order, the division, the gate. Grid (H, rows)."""
-    head = tl.program_id(0)
-    row = tl.program_id(1).to(tl.int64)
-    dim = tl.arange(0, BV)
+    """The sums of the blocks in ascending order, the division, the gate. Grid (V / B, H, rows)."""
+    announce(PDL)
+    first = tl.program_id(0) * B
+    head = tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64)
+    dim = first + tl.arange(0, B // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     live = dim < V
-    _, count = cell_count(CHOSEN, row, tl.load(POSITIONS + row), RATIO, SPARSE)
+    _, count = cell_count(tl.load(POSITIONS + row), budget, RATIO, SPARSE)
     blocks = (count + CELLS - 1) // CELLS
     base = row * (room // CELLS) * H + head
-    parts = tl.zeros([BV], tl.float32)
-    total = tl.zeros([1], tl.float32)
-    one = tl.arange(0, 1)
-    for first in range(0, blocks, UNROLL):
+    place = first_row + row
+    wait(PDL)
+    gate = tl.load(Q + (place * H + head) * (2 * V) + V + dim, mask=live, other=0.0)
+    parts = tl.zeros([B // 32, 32], tl.float32)
+    total = tl.zeros([B // 32, 32], tl.float32)
+    for start in range(0, blocks, UNROLL):
+        loaded = ()
+        loaded_sums = ()
         for u in tl.static_range(UNROLL):
-            block = first + u
-            at = base + block * H
-            width = (block < blocks).to(tl.int32) * V
-            parts = parts + tl.load(PARTS + at * V + dim, mask=dim < width, other=0.0)
-            total = total + tl.load(SUMS + at + one, mask=one + block < blocks, other=0.0)
-    below, _ = tl.broadcast(total, parts)
-    gate = tl.load(Q + (row * H + head) * (2 * V) + V + dim, mask=live, other=0.0)
-    out = tl.div_rn(parts, below) * sigmoid(gate)
-    tl.store(OUT + (row * H + head) * V + dim, out, mask=live)
+            at = base + (start + u) * H
+            inside = (start + u < blocks).to(tl.int32)
+            loaded = loaded + (tl.load(PARTS + at * V + dim, mask=dim < V * inside, other=0.0),)
+            one = tl.load(SUMS + at + dim * 0, mask=dim < V * inside, other=0.0)
+            loaded_sums = loaded_sums + (one,)
+        for u in tl.static_range(UNROLL):
+            parts = parts + loaded[u]
+            total = total + loaded_sums[u]
+    out = tl.div_rn(parts, tl.where(live, total, 1.0)) * sigmoid(gate)
+    live_here = tl.minimum(V - first, B)
+    store_gated(OUT, CODES, INFO, out, place, head * V + first, live_here, H * V, groups, V, B)

@@ -3,14 +3,19 @@
 `attention.py` says the order and the scratch.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from engine.kernels.dots import dots
-from engine.kernels.kv_cache import store_vector
-from engine.kernels.rotary import normed_head
+from engine.kernels.dependent import announce, wait
+from engine.kernels.dots import decoded, finished, lanes_at, products, scales_at, zeros
+from engine.kernels.kv_cache import store_lanes
+from engine.kernels.rotary import head_constants, normed
 
 BLOCK = 64
 CELLS = tl.constexpr(BLOCK)
@@ -30,106 +35,181 @@ def disordered(i):
     return (i ^ ((i >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
 
+@triton.jit
+def prepare_heads(
+    part, row, Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE, KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
+    SLOTS, POSITIONS, QUERIES, TOP, eps, context, H: tl.constexpr, KV: tl.constexpr,
+    K: tl.constexpr, V: tl.constexpr, HALF: tl.constexpr, CODED: tl.constexpr, M: tl.constexpr,
+    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """M heads of a row: its queries first, then its keys, then its values."""
+    QUERY_PARTS: tl.constexpr = (H + M - 1) // M
+    KEY_PARTS: tl.constexpr = (KV + M - 1) // M
+    position = tl.load(POSITIONS + row)
+    lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
+    cell = tl.load(SLOTS + row).to(tl.int64) * context + position
+    if part < QUERY_PARTS:
+        head = part * M + tl.arange(0, M)[:, None]
+        constants = head_constants(Q_NORM, TABLE, position, K, HALF, M)
+        wait(PDL)
+        at = Q + (row * H + head) * (2 * K)
+        x = lanes_at(at, head < H, K, M)
+        x = normed(x, at, constants, eps, K, HALF, M, SHUFFLE)
+        for step in tl.static_range((K + 31) // 32):
+            tl.store(
+                QUERIES + (row * H + head) * K + step * 32 + lane, x[step],
+                mask=(head < H) & (step * 32 + lane < K),
+            )  # fmt: skip
+        tl.store(TOP + row * H + head, LOWEST, mask=head < H)
+    elif part < QUERY_PARTS + KEY_PARTS:
+        head = (part - QUERY_PARTS) * M + tl.arange(0, M)[:, None]
+        constants = head_constants(K_NORM, TABLE, position, K, HALF, M)
+        wait(PDL)
+        at = K_ROWS + (row * KV + head) * K
+        x = lanes_at(at, head < KV, K, M)
+        x = normed(x, at, constants, eps, K, HALF, M, SHUFFLE)
+        vector = cell * KV + head
+        scales = KEY_SCALES + vector * ((K + 63) // 64)
+        store_lanes(x, KEYS + vector * K, scales, head < KV, K, CODED, M)
+    else:
+        head = (part - QUERY_PARTS - KEY_PARTS) * M + tl.arange(0, M)[:, None]
+        wait(PDL)
+        values = lanes_at(V_ROWS + (row * KV + head) * V, head < KV, V, M)
+        vector = cell * KV + head
+        scales = VALUE_SCALES + vector * ((V + 63) // 64)
+        store_lanes(values, VALUES + vector * V, scales, head < KV, V, CODED, M)
+
+
 @triton.jit(
-    do_not_specialize=["context", "budget"],
-    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+    do_not_specialize=["context"],
+    do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
 )
 def prepare_kernel(
-    Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE, KEYS, KEY_SCALES, VALUES, VALUE_SCALES, SELECTED,
-    SLOTS, POSITIONS, QUERIES, TOP, CHOSEN, eps, context, budget, H: tl.constexpr,
-    KV: tl.constexpr, K: tl.constexpr, V: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-    BUDGET: tl.constexpr,
+    Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE, KEYS, KEY_SCALES, VALUES, VALUE_SCALES, SLOTS,
+    POSITIONS, QUERIES, TOP, eps, context, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr,
+    V: tl.constexpr, HALF: tl.constexpr, CODED: tl.constexpr, M: tl.constexpr,
+    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (H + 2 KV, rows): queries, then keys, then values of a row."""
-    head = tl.program_id(0)
-    row = tl.program_id(1).to(tl.int64)
-    position = tl.load(POSITIONS + row)
-    at = tl.arange(0, BK)
-    if head < H:
-        x = normed_head(
-            Q + (row * H + head) * (2 * K), Q_NORM, TABLE, position, eps, K, HALF, LEVELS, BK
-        )
-        tl.store(QUERIES + (row * H + head) * K + at, x, mask=at < K)
-        tl.store(TOP + row * H + head, LOWEST)
-        if SPARSE and head == 0:
-            i = tl.arange(0, BUDGET)
-            block = tl.load(SELECTED + row * budget + i, mask=i < budget, other=-1)
-            tl.store(CHOSEN + row, tl.sum((block >= 0).to(tl.int32), axis=0))
-    else:
-        cell = tl.load(SLOTS + row).to(tl.int64) * context + position
-        if head < H + KV:
-            vector = cell * KV + (head - H)
-            x = normed_head(
-                K_ROWS + (row * KV + (head - H)) * K, K_NORM, TABLE, position, eps, K, HALF, LEVELS,
-                BK,
-            )  # fmt: skip
-            store_vector(x, KEYS + vector * K, KEY_SCALES + vector * ((K + 63) // 64), K, CODED, BK)
-        else:
-            kv = head - H - KV
-            vector = cell * KV + kv
-            dim = tl.arange(0, BV)
-            x = tl.load(V_ROWS + (row * KV + kv) * V + dim, mask=dim < V, other=0.0)
-            store_vector(
-                x, VALUES + vector * V, VALUE_SCALES + vector * ((V + 63) // 64), V, CODED, BV
-            )
+    """Grid (parts, rows): H / M of queries, KV / M of keys, as many of values."""
+    announce(PDL)
+    prepare_heads(
+        tl.program_id(0), tl.program_id(1).to(tl.int64), Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE,
+        KEYS, KEY_SCALES, VALUES, VALUE_SCALES, SLOTS, POSITIONS, QUERIES, TOP, eps, context, H, KV,
+        K, V, HALF, CODED, M, SHUFFLE, PDL,
+    )  # fmt: skip
 
 
 @triton.jit
-def cell_count(CHOSEN, row, position, RATIO: tl.constexpr, SPARSE: tl.constexpr):
+def cell_count(position, budget, RATIO: tl.constexpr, SPARSE: tl.constexpr):
     """(blocks in the row's list, selected cells)."""
     chosen = 0
     count = position + 1
     if SPARSE:
-        chosen = tl.load(CHOSEN + row)
-        count = chosen * RATIO + (position + 1) % RATIO
+        chosen = tl.minimum(count // RATIO, budget)
+        count = chosen * RATIO + count % RATIO
     return chosen, count
 
 
 @triton.jit
-def cells_at(SELECTED, i, live, chosen, position, RATIO: tl.constexpr, SPARSE: tl.constexpr):
-    """The positions of the selected cells i. SELECTED: the row's list."""
+def cells_at(SELECTED, i, chosen, position, RATIO: tl.constexpr, SPARSE: tl.constexpr):
+    """The positions of the selected cells i, of which there must be so many. SELECTED: the row's
+    list."""
     cell = i
     if SPARSE:
         listed = i < chosen * RATIO
-        block = tl.load(SELECTED + i // RATIO, mask=live & listed, other=0)
+        block = tl.load(SELECTED + i // RATIO, mask=listed, other=0)
         tail = (position + 1) // RATIO * RATIO - chosen * RATIO
         cell = tl.where(listed, block * RATIO + i % RATIO, tail + i)
     return cell
 
 
+@triton.jit
+def all_products(
+    q, keys, K: tl.constexpr, M: tl.constexpr, N: tl.constexpr, SHUFFLE: tl.constexpr
+):  # fmt: skip
+    """`products` of a query with N tiles of keys, one after the other."""
+    parts = ()
+    for n in tl.static_range(N):
+        parts = parts + products(q, keys, n * ((K + 31) // 32), K, M, SHUFFLE)
+    return parts
+
+
+@triton.jit
+def placed(
+    found, parts, at, K: tl.constexpr, M: tl.constexpr, N: tl.constexpr, SHUFFLE: tl.constexpr
+):  # fmt: skip
+    """`found`, N times [M, 8], with the dots of `all_products` in column `at`."""
+    column = tl.arange(0, 8)[None, :]
+    after = ()
+    for n in tl.static_range(N):
+        product = finished(parts, n * ((K + 511) // 512), K, M, SHUFFLE)
+        after = after + (tl.where(column == at, product, found[n]),)
+    return after
+
+
 @triton.jit(
     do_not_specialize=["context", "budget", "room"],
-    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP", "CHOSEN"],
+    do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def scores_kernel(
-    QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, CHOSEN, SCORES, TOP, scale, context,
-    budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, TURNS: tl.constexpr, P: tl.constexpr,
+    QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, scale, context, budget,
+    room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
+    CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (programs, KV * TURNS, rows): every program takes blocks of 64 cells in turn, for P of
-    the query heads of one key head."""
+    """Grid (programs, KV * G / P, rows): every program takes N tiles of M cells in turn, for P of
+    the G query heads of one key head."""
+    announce(PDL)
+    G: tl.constexpr = H // KV
+    TURNS: tl.constexpr = (G + P - 1) // P
+    SEGMENTS: tl.constexpr = (K + 511) // 512
     kv = tl.program_id(1) // TURNS
     first_head = tl.program_id(1) % TURNS * P
     row = tl.program_id(2).to(tl.int64)
-    G: tl.constexpr = H // KV
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
-    chosen, count = cell_count(CHOSEN, row, position, RATIO, SPARSE)
-    queries = QUERIES + (row * H + kv * G + first_head) * K
-    scores = SCORES + (row * H + kv * G + first_head) * room
-    for block in range(tl.program_id(0), (count + CELLS - 1) // CELLS, tl.num_programs(0)):
-        i = block * CELLS + tl.arange(0, CELLS)
-        live = i < count
-        cell = cells_at(SELECTED + row * budget, i, live, chosen, position, RATIO, SPARSE)
-        vector = (start + tl.minimum(cell, position)) * KV + kv
-        products = dots(
-            queries, KEYS, KEY_SCALES, vector, G - first_head, K, CODED,
-            G % P == 0, P, CELLS,
-        )  # fmt: skip
-        for head in tl.static_range(P):
-            if first_head + head < G:
-                score = products[head] * scale
-                tl.store(scores + head * room + i, score, mask=live)
-                top = tl.max(tl.where(live, ordered(score), LOWEST), axis=0)
-                tl.atomic_max(TOP + row * H + kv * G + first_head + head, top, sem="relaxed")
+    chosen, count = cell_count(position, budget, RATIO, SPARSE)
+    heads = tl.minimum(P, G - first_head)
+    column = tl.arange(0, 8)
+    scores = SCORES + (row * KV + kv) * room * G + first_head
+    tops = TOP + row * H + kv * G + first_head
+    query = QUERIES + (row * H + kv * G + first_head) * K + tl.zeros([M, 1], tl.int32)
+    wait(PDL)
+    for block in range(tl.program_id(0), (count + M * N - 1) // (M * N), tl.num_programs(0)):
+        raw = ()
+        scales = ()
+        for n in tl.static_range(N):
+            i = tl.minimum((block * N + n) * M + tl.arange(0, M), count - 1)
+            cell = cells_at(SELECTED + row * budget, i, chosen, position, RATIO, SPARSE)
+            vector = (start + cell) * KV + kv
+            raw = raw + (lanes_at(KEYS + vector[:, None] * K, None, K, M),)
+            scales = scales + (scales_at(KEY_SCALES, vector, K, CODED),)
+        keys = ()
+        for n in tl.static_range(N):
+            keys = keys + decoded(raw[n], scales[n], K, CODED)
+        # Two heads a turn. What a head reads is asked for one before, and what threads exchange
+        # comes one later: both take long.
+        even = lanes_at(query, None, K, M)
+        for first in range(0, heads, 8):
+            found = zeros(N, M, 8)
+            waiting = zeros(N * SEGMENTS, M, 8 if SHUFFLE else 32)
+            last = tl.minimum(first + 8, heads)
+            for head in range(first, last, 2):
+                odd = lanes_at(query + tl.minimum(head + 1, heads - 1) * K, None, K, M)
+                found = placed(found, waiting, head - 1 - first, K, M, N, SHUFFLE)
+                waiting = all_products(even, keys, K, M, N, SHUFFLE)
+                even = lanes_at(query + tl.minimum(head + 2, heads - 1) * K, None, K, M)
+                found = placed(found, waiting, head - first, K, M, N, SHUFFLE)
+                waiting = all_products(odd, keys, K, M, N, SHUFFLE)
+            found = placed(found, waiting, (last - first + 1) // 2 * 2 - 1, K, M, N, SHUFFLE)
+            top = tl.full([M, 8], LOWEST, tl.int32)
+            for n in tl.static_range(N):
+                place = (block * N + n) * M + tl.arange(0, M)[:, None]
+                live = (place < count) & (column[None, :] < heads - first)
+                score = found[n] * scale
+                tl.store(scores + place * G + first + column[None, :], score, mask=live)
+                top = tl.maximum(top, tl.where(live, ordered(score), LOWEST))
+            tl.atomic_max(
+                tops + first + column, tl.max(top, axis=0), mask=column < heads - first,
+                sem="relaxed",
+            )  # fmt: skip

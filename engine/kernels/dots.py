@@ -1,11 +1,12 @@
-"""Products of a few query heads with many stored vectors.
+"""Products of a few float32 vectors with stored ones, as lanes: the dot of `lanes.py`.
 
-Order: the dot of `lanes.py`. Lanes are computed four at a time, each over its 16 products of a
-segment in turn, and four lanes' tree is finished before the next four begin, so few sums live at a
-time. The upper levels of the tree are loops of two turns, 0 + left + right: sums start from +0, are
-never -0, and so 0 + left is left. A thread has whole lanes of one vector for all heads: no sum
-crosses threads. Each thread loads the queries for itself (they come from the L1 cache), in tensors
-of one shape with the stored values: so nothing moves between threads.
+A tile is M vectors, 32 values of each at a time: [M, 32] with M = 4 * warps, so that a thread has
+four neighbouring lanes of one vector and eight threads have all of them (a test reads from the
+compiled code that they do lie so). Every value is loaded once, and the tree's last three levels are
+exchanges between those threads; elsewhere than on NVIDIA the compiler moves the lanes.
+
+A product that starts a lane is not added to 0 first: that could only turn a -0 into a +0, which
+changes no score that a maximum, an exp or a comparison with 0 reads.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
@@ -14,16 +15,29 @@ of one shape with the stored values: so nothing moves between threads.
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.lanes import tree
+
+# A value of the thread whose number differs in one bit.
+SHUFFLES = tl.constexpr(
+    tuple(f"shfl.sync.bfly.b32 $0, $1, {bit}, 0x1f, 0xffffffff;" for bit in (1, 2, 4))
+)
+
+
+def shuffles(tensor: torch.Tensor) -> bool:
+    """Whether kernels may exchange values between threads by PTX: NVIDIA, not the interpreter."""
+    return tensor.is_cuda and torch.version.hip is None
+
 
 @triton.jit
-def zeros(P: tl.constexpr, C: tl.constexpr):
-    """P tensors of zeros, [C]."""
+def zeros(P: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    """P tensors of zeros, [M, N]."""
     made = ()
     for _ in tl.static_range(P):
-        made = made + (tl.zeros([C], tl.float32),)
+        made = made + (tl.zeros([M, N], tl.float32),)
     return made
 
 
@@ -37,72 +51,91 @@ def add(left, right, P: tl.constexpr):
 
 
 @triton.jit
-def four_lanes(
-    QUERIES, VALUES, scales, starts, heads, start, SEGMENT: tl.constexpr, K: tl.constexpr,
-    CODED: tl.constexpr, FULL: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """Four lanes of a segment, from `start` on, added as a tree: [C] for each of P heads."""
-    lane = start + tl.arange(0, 4)[None, :] + tl.arange(0, C)[:, None] * 0
-    lanes = ()
-    for _ in tl.static_range(P):
-        lanes = lanes + (tl.zeros([C, 4], tl.float32),)
-    for step in tl.static_range(16):
-        if SEGMENT * 512 + step * 32 < K:
-            at = lane + step * 32
-            if K % 32 == 0:
-                v = tl.load(VALUES + starts + at).to(tl.float32)
-            else:
-                v = tl.load(VALUES + starts + at, mask=at < K, other=0).to(tl.float32)
-            if CODED:
-                v = v * scales[(SEGMENT * 512 + step * 32) // 64]
-            after = ()
-            for head in tl.static_range(P):
-                if FULL and K % 32 == 0:
-                    q = tl.load(QUERIES + head * K + at)
-                else:
-                    width = tl.where(head < heads, K, 0)
-                    q = tl.load(QUERIES + head * K + at, mask=at < width, other=0.0)
-                after = after + (lanes[head] + q * v,)
-            lanes = after
-    sums = ()
-    for head in tl.static_range(P):
-        left, right = tl.split(tl.reshape(lanes[head], [C, 2, 2]))
-        left, right = tl.split(left + right)
-        sums = sums + (left + right,)
-    return sums
+def lanes_at(AT, live, K: tl.constexpr, M: tl.constexpr):
+    """The K values behind each pointer AT, [M, 1]: a tuple of [M, 32], zeros from K on and where
+    not `live`, [M, 1] (None: all are)."""
+    lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
+    parts = ()
+    for step in tl.static_range((K + 31) // 32):
+        if live is None and step * 32 + 32 <= K:
+            parts = parts + (tl.load(AT + (step * 32 + lane)),)
+        elif live is None:
+            parts = parts + (tl.load(AT + (step * 32 + lane), mask=step * 32 + lane < K, other=0),)
+        else:
+            inside = (step * 32 + lane < K) & live
+            parts = parts + (tl.load(AT + (step * 32 + lane), mask=inside, other=0),)
+    return parts
 
 
 @triton.jit
-def dots(
-    QUERIES, VALUES, SCALES, vector, heads, K: tl.constexpr, CODED: tl.constexpr,
-    FULL: tl.constexpr, P: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """The products of float32 [heads, K] in memory with C stored vectors: a tuple of P tensors,
-    float32 [C].
-
-    vector: int64 [C], counted from the start of VALUES. 0 for heads from `heads` on; FULL: there
-    are P heads.
-    """
-    starts = vector[:, None] * K
+def scales_at(SCALES, vector, K: tl.constexpr, CODED: tl.constexpr):
+    """The scales of stored vectors [M]: a tuple of [M, 1]."""
     scales = ()
     if CODED:
-        for group in tl.static_range((K + 63) // 64):
-            scale = tl.load(SCALES + vector[:, None] * ((K + 63) // 64) + group)
-            scales = scales + (scale.to(tl.float32),)
-    total = zeros(P, C)
+        GROUPS: tl.constexpr = (K + 63) // 64
+        for group in tl.static_range(GROUPS):
+            scales = scales + (tl.load(SCALES + vector[:, None] * GROUPS + group),)
+    return scales
+
+
+@triton.jit
+def decoded(parts, scales, K: tl.constexpr, CODED: tl.constexpr):
+    """Stored values as float32: what `lanes_at` and `scales_at` gave of them."""
+    values = ()
+    for step in tl.static_range((K + 31) // 32):
+        value = parts[step].to(tl.float32)
+        if CODED:
+            value = value * scales[step // 2].to(tl.float32)
+        values = values + (value,)
+    return values
+
+
+@triton.jit
+def products(a, b, FIRST: tl.constexpr, K: tl.constexpr, M: tl.constexpr, SHUFFLE: tl.constexpr):
+    """The products of vectors a, a tuple of [M, 32], with those that start at b[FIRST], as far as a
+    thread adds them alone: for each segment of 512 a tensor, for `finished`."""
+    parts = ()
     for segment in tl.static_range((K + 511) // 512):
-        whole = zeros(P, C)
-        for half in range(2):
-            part = zeros(P, C)
-            for quarter in range(2):
-                start = segment * 512 + half * 16 + quarter * 8
-                left = four_lanes(
-                    QUERIES, VALUES, scales, starts, heads, start, segment, K, CODED, FULL, P, C
+        lanes = a[segment * 16] * b[FIRST + segment * 16]
+        for step in tl.static_range(segment * 16 + 1, segment * 16 + 16):
+            if step * 32 < K:
+                lanes = lanes + a[step] * b[FIRST + step]
+        if SHUFFLE:
+            left, right = tl.split(tl.reshape(lanes, [M, 16, 2]))
+            left, right = tl.split(tl.reshape(left + right, [M, 8, 2]))
+            lanes = left + right
+        parts = parts + (lanes,)
+    return parts
+
+
+@triton.jit
+def finished(
+    parts, FIRST: tl.constexpr, K: tl.constexpr, M: tl.constexpr, SHUFFLE: tl.constexpr
+):  # fmt: skip
+    """The dots of the `products` that start at parts[FIRST]: float32 [M, 8] with equal columns.
+    Threads may add in either order: the bits are the same."""
+    total = tl.zeros([M, 8], tl.float32)
+    for segment in tl.static_range((K + 511) // 512):
+        part = parts[FIRST + segment]
+        if SHUFFLE:
+            for other in tl.static_range(3):
+                part = part + tl.inline_asm_elementwise(
+                    SHUFFLES[other], "=f,f", [part], dtype=tl.float32, is_pure=False, pack=1
                 )
-                right = four_lanes(
-                    QUERIES, VALUES, scales, starts, heads, start + 4, segment, K, CODED, FULL, P, C
-                )
-                part = add(part, add(left, right, P), P)
-            whole = add(whole, part, P)
-        total = add(total, whole, P)
+        else:
+            part = tl.broadcast_to(tree(part, M)[:, None], [M, 8])
+        total = part if segment == 0 else total + part
     return total
+
+
+@triton.jit
+def dot(a, b, K: tl.constexpr, M: tl.constexpr, SHUFFLE: tl.constexpr):
+    """The dots of M vectors with as many others: float32 [M, 8] with equal columns."""
+    return finished(products(a, b, 0, K, M, SHUFFLE), 0, K, M, SHUFFLE)
+
+
+@triton.jit
+def spread(x, M: tl.constexpr):
+    """[M, 8] with equal columns -> [M, 32] with the same ones; nothing moves between threads."""
+    twice = tl.reshape(tl.join(x, x), [M, 16])
+    return tl.reshape(tl.join(twice, twice), [M, 32])

@@ -13,11 +13,15 @@ import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dots import lanes_at
 from engine.rows import Rows
 
 KvKind = Literal["f32", "fp16", "int8"]
 
 SCALE_VALUES = 64
+GUARD = 64
+"""Cells behind the last one that may be read, and mean nothing: kernels read runs of cells."""
 ROUND = tl.constexpr(12582912.0)  # 1.5 * 2**23: adding and taking it off rounds half to even
 _DTYPES = {"f32": torch.float32, "fp16": torch.float16, "int8": torch.int8}
 
@@ -44,10 +48,12 @@ class Cells:
         """Room for all slots, zeroed."""
         groups = -(-length // SCALE_VALUES)
         scaled = slots if kind == "int8" else 0
-        return cls(
-            torch.zeros(slots, context, heads, length, dtype=_DTYPES[kind], device=device),
-            torch.zeros(scaled, context, heads, groups, dtype=torch.float16, device=device),
-        )
+
+        def room(dtype: torch.dtype, slots: int, width: int) -> torch.Tensor:
+            cells = torch.zeros(slots * context + GUARD, heads, width, dtype=dtype, device=device)
+            return cells[: slots * context].view(slots, context, heads, width)
+
+        return cls(room(_DTYPES[kind], slots, length), room(torch.float16, scaled, groups))
 
     @property
     def coded(self) -> bool:
@@ -82,73 +88,67 @@ class KvCache:
 
 
 @triton.jit
-def store_vector(x, VALUES, SCALES, K: tl.constexpr, CODED: tl.constexpr, B: tl.constexpr):
-    """Stores float32 [B] of which K count, zeros from K on. VALUES, SCALES: where it starts."""
-    at = tl.arange(0, B)
+def store_lanes(
+    x, VALUES, SCALES, live, K: tl.constexpr, CODED: tl.constexpr, M: tl.constexpr
+):  # fmt: skip
+    """Stores M vectors, a tuple of float32 [M, 32] with zeros from K on. VALUES, SCALES: where
+    they start, [M, 1]; live: [M, 1]."""
+    lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
+    STEPS: tl.constexpr = (K + 31) // 32
     if CODED:
-        GROUPS: tl.constexpr = (K + 63) // 64
-        x = tl.reshape(x, [B // 64, 64])
-        # The bits of sizes order like the sizes, and NaN comes after infinity.
-        amax = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
-        amax = amax.to(tl.float32, bitcast=True)
-        scale = tl.div_rn(amax, tl.full([B // 64], 127.0, tl.float32)).to(tl.float16)
-        wide = scale.to(tl.float32)
-        # Where the scale is not finite it alone carries that on.
-        usable = (wide > 0) & (wide < float("inf"))
-        below, _ = tl.broadcast(tl.where(usable, wide, 1.0)[:, None], x)
-        ratio = tl.where(usable[:, None], tl.div_rn(x, below), 0.0)
-        ratio = tl.where(ratio > 127.0, 127.0, tl.where(ratio < -127.0, -127.0, ratio))
-        codes = tl.reshape(((ratio + ROUND) - ROUND).to(tl.int8), [B])
-        group = tl.arange(0, B // 64)
-        tl.store(VALUES + at, codes, mask=at < K)
-        tl.store(SCALES + group, scale, mask=group < GROUPS)
+        for group in tl.static_range((K + 63) // 64):
+            # The bits of sizes order like the sizes, and NaN comes after infinity.
+            size = x[2 * group].to(tl.int32, bitcast=True) & 0x7FFFFFFF
+            if 2 * group + 1 < STEPS:
+                more = x[2 * group + 1].to(tl.int32, bitcast=True) & 0x7FFFFFFF
+                size = tl.maximum(size, more)
+            amax = tl.max(size, axis=1).to(tl.float32, bitcast=True)
+            scale = tl.div_rn(amax, tl.full([M], 127.0, tl.float32)).to(tl.float16)[:, None]
+            wide = scale.to(tl.float32)
+            # Where the scale is not finite it alone carries that on.
+            usable = (wide > 0) & (wide < float("inf"))
+            by, _ = tl.broadcast(tl.where(usable, wide, 1.0), x[0])
+            for half in tl.static_range(2):
+                if 2 * group + half < STEPS:
+                    ratio = tl.where(usable, tl.div_rn(x[2 * group + half], by), 0.0)
+                    ratio = tl.where(ratio > 127.0, 127.0, tl.where(ratio < -127.0, -127.0, ratio))
+                    codes = ((ratio + ROUND) - ROUND).to(tl.int8)
+                    at = (2 * group + half) * 32 + lane
+                    tl.store(VALUES + at, codes, mask=live & (at < K))
+            tl.store(SCALES + group, scale, mask=live)
     else:
-        tl.store(VALUES + at, x.to(VALUES.dtype.element_ty), mask=at < K)
-
-
-@triton.jit
-def read_values(VALUES, SCALES, vector, at, live, K: tl.constexpr, CODED: tl.constexpr):
-    """Stored values as float32: `vector` counts vectors from the start of all cells, int64, `at`
-    is below K; both and `live` have one shape or broadcast. 0 where not `live`."""
-    x = tl.load(VALUES + vector * K + at, mask=live, other=0.0).to(tl.float32)
-    if CODED:
-        GROUPS: tl.constexpr = (K + 63) // 64
-        scale = tl.load(SCALES + vector * GROUPS + at // 64, mask=live, other=0.0)
-        x = x * scale.to(tl.float32)
-    return x
+        for step in tl.static_range(STEPS):
+            value = x[step].to(VALUES.dtype.element_ty)
+            tl.store(VALUES + step * 32 + lane, value, mask=live & (step * 32 + lane < K))
 
 
 @triton.jit(
-    do_not_specialize=["context"],
+    do_not_specialize=["context", "heads"],
     do_not_specialize_on_alignment=["SLOTS", "POSITIONS"],
 )
 def store_kernel(
-    X, VALUES, SCALES, SLOTS, POSITIONS, context, K: tl.constexpr, CODED: tl.constexpr,
-    B: tl.constexpr,
+    X, VALUES, SCALES, SLOTS, POSITIONS, context, heads, K: tl.constexpr, CODED: tl.constexpr,
+    M: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (heads, rows)."""
+    """Grid (heads / M, rows)."""
+    announce(PDL)
+    wait(PDL)
     row = tl.program_id(1).to(tl.int64)
-    heads = tl.num_programs(0)
-    at = tl.arange(0, B)
-    source = X + (row * heads + tl.program_id(0)) * K + at
+    head = tl.program_id(0) * M + tl.arange(0, M)[:, None]
     cell = tl.load(SLOTS + row).to(tl.int64) * context + tl.load(POSITIONS + row)
-    vector = cell * heads + tl.program_id(0)
-    GROUPS: tl.constexpr = (K + 63) // 64
-    x = tl.load(source, mask=at < K, other=0.0)
-    store_vector(x, VALUES + vector * K, SCALES + vector * GROUPS, K, CODED, B)
-
-
-def block_of(length: int) -> int:
-    """Values that a program holds for a vector: a power of two, whole scales at least."""
-    return max(SCALE_VALUES, 1 << (length - 1).bit_length())
+    vector = cell * heads + head
+    x = lanes_at(X + (row * heads + head) * K, head < heads, K, M)
+    store_lanes(
+        x, VALUES + vector * K, SCALES + vector * ((K + 63) // 64), head < heads, K, CODED, M
+    )
 
 
 def store(cells: Cells, x: torch.Tensor, rows: Rows) -> None:
     """Writes float32 [R, H, K] at every row's slot and position."""
     count, heads, length = x.shape
     if count:
-        store_kernel[(heads, count)](
+        store_kernel[(-(-heads // 4), count)](
             x.contiguous(), cells.values, cells.scales, rows.slots, rows.positions,
-            cells.values.shape[1], K=length, CODED=cells.coded, B=block_of(length), num_warps=1,
-            enable_fp_fusion=False,
+            cells.values.shape[1], heads, K=length, CODED=cells.coded, M=4, num_warps=1,
+            **launch_options(x),
         )  # fmt: skip

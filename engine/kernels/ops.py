@@ -44,7 +44,7 @@ def kernel_ops(device: str) -> Ops:
         causal_convolution=convolution.causal_convolution,
         delta_mixer=_delta_mixer,
         delta_commit=_delta_commit,
-        attention=_attention,
+        attention=attention.attention,
         select_blocks=indexer.select_blocks,
         mixture_into=_mixture_into,
         ngram_rows=ngram_embedding.ngram_rows,
@@ -80,10 +80,6 @@ def _delta_mixer(
 
 def _delta_commit(kept: Any, *arguments: Any) -> None:
     gated_delta_net.gated_delta_rule(*kept, *arguments)
-
-
-def _attention(*arguments: Any) -> Input:
-    return as_input(attention.attention(*arguments))
 
 
 def _mixture_into(residual: torch.Tensor, shares: Any, x: Input, w: Any, used: int) -> None:

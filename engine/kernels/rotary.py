@@ -3,6 +3,10 @@
 Order: one product, one product, one difference or sum a value, as in `engine/reference/rotary.py`.
 """
 
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.norms import rms_factor, segment_levels
+from engine.kernels.dots import dot, spread
 
 
 def rotary_table(
@@ -27,65 +31,58 @@ def rotary_table(
 
 
 @triton.jit
-def turned(x, y, TABLE, position, at, HALF: tl.constexpr):
-    """x rotated by its position; y: x with the halves of its first 2 * HALF values exchanged."""
-    rotates = at < 2 * HALF
-    angle = TABLE + position.to(tl.int64) * (2 * HALF) + at % HALF
-    c = tl.load(angle, mask=rotates, other=1.0)
-    s = tl.load(angle + HALF, mask=rotates, other=0.0)
-    one, other = x * c, y * s
-    return tl.where(rotates, tl.where(at < HALF, one - other, one + other), x)
+def head_constants(
+    WEIGHT, TABLE, position, K: tl.constexpr, HALF: tl.constexpr, M: tl.constexpr
+):  # fmt: skip
+    """What `normed` needs beside the heads, a tuple of [M, 32]: weights of every 32 values; then
+    of those that rotate the weights of their partners, cos and sin."""
+    lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
+    weights = ()
+    turns = ()
+    for step in tl.static_range((K + 31) // 32):
+        at = step * 32 + lane
+        weights = weights + (tl.load(WEIGHT + at, mask=at < K, other=0.0),)
+        if step * 32 < 2 * HALF:
+            partner = tl.where(at < HALF, at + HALF, at - HALF)
+            angle = TABLE + position.to(tl.int64) * (2 * HALF) + at % HALF
+            turns = turns + (
+                tl.load(WEIGHT + partner, mask=at < 2 * HALF, other=0.0),
+                tl.load(angle, mask=at < 2 * HALF, other=1.0),
+                tl.load(angle + HALF, mask=at < 2 * HALF, other=0.0),
+            )
+    return weights + turns
 
 
 @triton.jit
-def normed_head(
-    X, WEIGHT, TABLE, position, eps, K: tl.constexpr, HALF: tl.constexpr, LEVELS: tl.constexpr,
-    B: tl.constexpr,
+def normed(
+    x, X, constants, eps, K: tl.constexpr, HALF: tl.constexpr, M: tl.constexpr,
+    SHUFFLE: tl.constexpr,
 ):  # fmt: skip
-    """RMS norm and rotation of one head, float32 [K] in memory -> [B], zeros from K on."""
-    at = tl.arange(0, B)
-    factor = rms_factor(X, K, LEVELS, eps)
-    x = tl.load(X + at, mask=at < K, other=0.0)
-    w = tl.load(WEIGHT + at, mask=at < K, other=0.0)
-    head = (x * factor) * w
-    if HALF > 0:
-        partner = tl.where(at < HALF, at + HALF, at - HALF)
-        y = tl.load(X + partner, mask=at < 2 * HALF, other=0.0)
-        w = tl.load(WEIGHT + partner, mask=at < 2 * HALF, other=0.0)
-        head = turned(head, (y * factor) * w, TABLE, position, at, HALF)
-    return head
+    """RMS norm and rotation of M heads: tuples of [M, 32], zeros from K on.
 
-
-@triton.jit(
-    do_not_specialize=["row_stride", "head_stride"],
-    do_not_specialize_on_alignment=["POSITIONS"],
-)
-def normed_heads_kernel(
-    X, WEIGHT, TABLE, POSITIONS, OUT, eps, row_stride, head_stride, K: tl.constexpr,
-    HALF: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr,
-):  # fmt: skip
-    """Grid (heads, rows)."""
-    head = tl.program_id(0)
-    row = tl.program_id(1).to(tl.int64)
-    x = normed_head(
-        X + row * row_stride + head * head_stride, WEIGHT, TABLE, tl.load(POSITIONS + row), eps,
-        K, HALF, LEVELS, B,
-    )  # fmt: skip
-    at = tl.arange(0, B)
-    tl.store(OUT + (row * tl.num_programs(0) + head) * K + at, x, mask=at < K)
-
-
-def normed_heads(
-    x: torch.Tensor, weight: torch.Tensor, eps: float, positions: torch.Tensor, table: torch.Tensor
-) -> torch.Tensor:
-    """RMS norm of each head of float32 [R, H, K], then its rotation. A new tensor."""
-    rows, heads, width = x.shape
-    assert x.stride(2) == 1
-    out = torch.empty(x.shape, device=x.device)
-    if rows:
-        normed_heads_kernel[(heads, rows)](
-            x, weight, table, positions, out, eps, x.stride(0), x.stride(1), K=width,
-            HALF=table.shape[2], LEVELS=segment_levels(width), B=triton.next_power_of_2(width),
-            num_warps=1, enable_fp_fusion=False,
-        )  # fmt: skip
-    return out
+    X: pointers [M, 1] to the same values in memory, which are read where the halves that rotate are
+    no whole steps of 32.
+    """
+    STEPS: tl.constexpr = (K + 31) // 32
+    lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
+    mean = tl.div_rn(dot(x, x, K, M, SHUFFLE), tl.full([M, 8], K, tl.float32))
+    factor = tl.div_rn(tl.full([M, 8], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
+    factor = spread(factor, M)
+    heads = ()
+    for step in tl.static_range(STEPS):
+        at = step * 32 + lane
+        head = (x[step] * factor) * constants[step]
+        if step * 32 < 2 * HALF:
+            if HALF % 32 != 0:
+                partner = tl.where(at < HALF, at + HALF, at - HALF)
+                y = tl.load(X + partner, mask=at < 2 * HALF, other=0.0)
+            elif step * 32 < HALF:
+                y = x[step + HALF // 32]
+            else:
+                y = x[step - HALF // 32]
+            one = head * constants[STEPS + 3 * step + 1]
+            other = (y * factor) * constants[STEPS + 3 * step]
+            other = other * constants[STEPS + 3 * step + 2]
+            head = tl.where(at < 2 * HALF, tl.where(at < HALF, one - other, one + other), head)
+        heads = heads + (head,)
+    return heads
