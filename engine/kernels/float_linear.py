@@ -141,12 +141,19 @@ def _many(
         -(-rows // (blocks << row_levels)),
         -(-groups // 16) if split else 1,
     )
+    records = [packed(m) for m in matrices]
     float_product.many[grid](
-        x, *_four([m.record for m in matrices], matrices[0].record), out,
-        *_four([m.rows for m in matrices], 0), rows, x.shape[1], groups, KINDS=kinds,
-        DIVISOR=divisor, PAIRS=pairs, BLOCKS=blocks, ROW_LEVELS=row_levels, SPLIT=split,
-        EVEN=x.shape[1] % 32 == 0, num_warps=pairs * blocks // 4, **launch_options(x),
+        x, *_four(records, records[0]), out, *_four([m.rows for m in matrices], 0), rows,
+        K=x.shape[1], KINDS=kinds, DIVISOR=divisor, PAIRS=pairs, BLOCKS=blocks,
+        ROW_LEVELS=row_levels, SPLIT=split, PACKED=records[0].dtype == torch.int32,
+        num_warps=pairs * blocks // 4, **launch_options(x),
     )  # fmt: skip
+
+
+def packed(matrix: Matrix) -> torch.Tensor:
+    """The record as `float_product.halves` takes it."""
+    record = matrix.record
+    return record.view(torch.int32) if record.dtype == torch.bfloat16 else record
 
 
 def _four(items: list[Any], other: Any) -> list[Any]:

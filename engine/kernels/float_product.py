@@ -165,39 +165,86 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
 
 
 @triton.jit
-def loaded(W, X, i, K, next_tile, most, R: tl.constexpr, EVEN: tl.constexpr):
-    """Group i of a segment: weights of the outputs of two tiles, and R rows."""
-    w = ()
-    for o in tl.static_range(8):
-        w = w + (tl.load(W + (i * 128 + o % 4 * 32 + o // 4 * next_tile)),)
-    x = ()
-    for r in tl.static_range(R):
-        p = X + (r * K + i * 32)
-        x = x + (tl.load(p) if EVEN else tl.load(p, mask=i * 32 < most, other=0.0),)
-    return w, x
+def halves(w, PACKED: tl.constexpr):
+    """Weights of 32 lanes of T outputs as float32: [T, 16] of the even lanes and of the odd ones.
+
+    w: [T, 32] numbers, or PACKED: int32 [T, 16], each of two bfloat16.
+    """
+    if PACKED:
+        even = (w << 16).to(tl.float32, bitcast=True)
+        odd = (w & -65536).to(tl.float32, bitcast=True)
+    else:
+        even, odd = tl.split(tl.reshape(w.to(tl.float32), [w.shape[0], 16, 2]))
+    return even, odd
 
 
 @triton.jit
-def added(sums, w, x, N: tl.constexpr, R: tl.constexpr):
-    """`sums`, N * R tensors, and the products of N outputs and R rows."""
-    more = ()
+def rows_of(X, i, most, K: tl.constexpr, R: tl.constexpr, ALL: tl.constexpr):
+    """Group i of R rows, each [T, 32]. ALL: K is a multiple of 64; most: inputs left, [T, 32]."""
+    x = ()
+    for r in tl.static_range(R):
+        p = X + (r * K + i * 32)
+        x = x + (tl.load(p) if ALL else tl.load(p, mask=i * 32 < most, other=0.0),)
+    return x
+
+
+@triton.jit
+def loaded(W, X, i, left, left_second, most, K: tl.constexpr, NEXT: tl.constexpr, L: tl.constexpr,
+           R: tl.constexpr, ALL: tl.constexpr):  # fmt: skip
+    """Group i of a segment: L numbers of each output of two tiles, and R rows.
+
+    left, left_second: groups of the segment for either tile, [T, L].
+    """
+    w = ()
+    for o in tl.static_range(4):
+        p = W + (i * (4 * L) + o * L)
+        w = w + (tl.load(p) if ALL else tl.load(p, mask=i < left, other=0),)
+    for o in tl.static_range(4):
+        p = W + (NEXT + i * (4 * L) + o * L)
+        w = w + (tl.load(p, mask=i < left_second, other=0),)
+    return w, rows_of(X, i, most, K, R, ALL)
+
+
+@triton.jit
+def added(evens, odds, w, x, N: tl.constexpr, R: tl.constexpr, PACKED: tl.constexpr):
+    """Sums of even and odd lanes, N * R tensors each, and the products of N outputs and R rows."""
+    xs = ()
+    for r in tl.static_range(R):
+        xs = xs + (tl.split(tl.reshape(x[r], [x[r].shape[0], 16, 2])),)
+    more_evens = ()
+    more_odds = ()
     for o in tl.static_range(N):
-        wo = w[o].to(tl.float32)
+        even, odd = halves(w[o], PACKED)
         for r in tl.static_range(R):
-            more = more + (sums[o * R + r] + wo * x[r],)
-    return more
+            more_evens = more_evens + (evens[o * R + r] + even * xs[r][0],)
+            more_odds = more_odds + (odds[o * R + r] + odd * xs[r][1],)
+    return more_evens, more_odds
 
 
-@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "groups"])
-def many(X, A, B, C, D, OUT, a, b, c, d, rows, K, groups, KINDS: tl.constexpr,
+@triton.jit
+def whole(evens, odds, COUNT: tl.constexpr, T: tl.constexpr):
+    """COUNT tensors [T, 32] of their even and odd columns."""
+    made = ()
+    for j in tl.static_range(COUNT):
+        made = made + (tl.reshape(tl.join(evens[j], odds[j]), [T, 32]),)
+    return made
+
+
+@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows"])
+def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.constexpr,
          DIVISOR: tl.constexpr, PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
-         ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
+         ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, PACKED: tl.constexpr,
          PDL: tl.constexpr):  # fmt: skip
     """As `few`, of BLOCKS * R rows and PAIRS pairs of tiles; a program walks the segments."""
     announce(PDL)
     wait(PDL)
     R: tl.constexpr = 1 << ROW_LEVELS
     T: tl.constexpr = PAIRS * BLOCKS
+    N: tl.constexpr = 8 * R
+    L: tl.constexpr = 16 if PACKED else 32
+    GROUPS: tl.constexpr = (K + 31) // 32
+    NEXT: tl.constexpr = GROUPS * 4 * L
+    ALL: tl.constexpr = K % 64 == 0
     record, n, before, block, index = chosen(
         tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, len(KINDS)
     )
@@ -206,32 +253,37 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K, groups, KINDS: tl.constexpr,
     # The last outputs and rows may be computed twice: to the same bits.
     tiles = (n + 3) // 4
     tile = tl.minimum((block * PAIRS + t % PAIRS) * 2, tl.maximum(tiles - 2, 0))
-    next_tile = tl.where(tiles > 1, groups * 128, 0)
     row = tl.minimum((tl.program_id(1) * BLOCKS + t // PAIRS) * R, rows - R)
-    W = record + tile.to(tl.int64)[:, None] * (groups * 128) + lane
+    W = record + tile.to(tl.int64)[:, None] * NEXT + (tl.arange(0, L)[None, :] + t[:, None] * 0)
     X += row.to(tl.int64)[:, None] * K + lane
-    end = (groups + 15) // 16
     begin = 0
+    end = (GROUPS + 15) // 16
     if SPLIT:
         begin = tl.program_id(2)
         end = begin + 1
         OUT += begin.to(tl.int64) * rows * (a + b + c + d)
-    total = tl.zeros([T, 8 * R], tl.float32)
+    total = tl.zeros([T, N], tl.float32)
     for s in range(begin, end):
-        W_s = W + s * 2048
+        W_s = W + s * (64 * L)
         X_s = X + s * 512
         most = K - s * 512 - lane
-        sums = zeros(8 * R, [T, 32])
-        w, x = loaded(W_s, X_s, 0, K, next_tile, most, R, EVEN)
-        for i in range(1, tl.minimum(groups - s * 16, 16)):
-            next_w, next_x = loaded(W_s, X_s, i, K, next_tile, most, R, EVEN)
-            # The next group is under way while this one is used: not moved behind it.
+        count = tl.minimum(GROUPS - s * 16, 16)
+        evens = zeros(N, [T, 16])
+        odds = zeros(N, [T, 16])
+        left = count + tl.arange(0, L)[None, :] * 0 + t[:, None] * 0
+        second = tl.where(tiles > 1, left, 0)
+        w, x = loaded(W_s, X_s, 0, left, second, most, K, NEXT, L, R, ALL)
+        for i in range(0, count, 2):
+            # The next group is under way while one is used: not moved behind it.
+            next_w, next_x = loaded(W_s, X_s, i + 1, left, second, most, K, NEXT, L, R, ALL)
             tl.debug_barrier()
-            sums = added(sums, w, x, 8, R)
-            w = next_w
-            x = next_x
-        total = total + lanes.trees(added(sums, w, x, 8, R), T, ROW_LEVELS + 3)
-    j = tl.arange(0, 8 * R)[None, :]
+            evens, odds = added(evens, odds, w, x, 8, R, PACKED)
+            at = tl.minimum(i + 2, count - 1)
+            w, x = loaded(W_s, X_s, at, left, second, most, K, NEXT, L, R, ALL)
+            tl.debug_barrier()
+            evens, odds = added(evens, odds, next_w, next_x, 8, R, PACKED)
+        total = total + lanes.trees(whole(evens, odds, N, T), T, ROW_LEVELS + 3)
+    j = tl.arange(0, N)[None, :]
     out = tile[:, None] * 4 + j // R
     to = row[:, None] + j % R
     at = rows.to(tl.int64) * before + to.to(tl.int64) * n + out

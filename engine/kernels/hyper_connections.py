@@ -15,7 +15,7 @@ import triton
 
 from engine.kernels import hyper_kernels as kernels
 from engine.kernels.dependent import launch_options
-from engine.kernels.float_linear import float_project
+from engine.kernels.float_linear import float_project, packed
 from engine.kernels.float_product import LOWERED, SHARE
 from engine.kernels.form import FloatForm
 from engine.kernels.inputs import Input, room
@@ -32,7 +32,7 @@ _MOST_SEGMENTS = 32
 # Up to how many rows a program of `up_mean` serves four.
 _FEW = 16
 # Rows of a block of `up_mean_many`, and programs of it that keep a large card busy.
-_BLOCK_ROWS = 4
+_BLOCK_ROWS = 8
 _PROGRAMS = 1056
 
 
@@ -136,10 +136,11 @@ def _mean_of_mixed(
         return
     blocks = triton.cdiv(rows, _BLOCK_ROWS)
     at_once = max(1, min(8, blocks * (width // 32) // _PROGRAMS))
+    record = packed(up)
     kernels.up_mean_many[(width // 32, triton.cdiv(blocks, at_once))](
-        low_rows, up.record, xn, out.values, out.codes, out.info, rows, stored, width, up.columns,
-        -(-up.columns // 32), at_once, COUNT=count, BLOCKS=_BLOCK_ROWS // 4, ROW_LEVELS=2, EVEN=even,
-        num_warps=_BLOCK_ROWS, **options,
+        low_rows, record, xn, out.values, out.codes, out.info, rows, stored, at_once, D=width,
+        K=up.columns, COUNT=count, BLOCKS=_BLOCK_ROWS // 4, ROW_LEVELS=2,
+        PACKED=record.dtype == torch.int32, num_warps=_BLOCK_ROWS, **options,
     )  # fmt: skip
 
 

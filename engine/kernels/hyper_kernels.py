@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.dependent import announce, wait
-from engine.kernels.float_product import added, chosen, finished, store, zeros
+from engine.kernels.float_product import added, chosen, finished, rows_of, store, whole, zeros
 from engine.kernels.inputs import store_groups
 from engine.kernels.lanes import add_in_order, tree, trees
 from engine.kernels.scalar import sigmoid
@@ -146,52 +146,59 @@ def up_mean(
 
 
 @triton.jit
-def loaded(W, LOW, i, D, K, groups, most, COUNT: tl.constexpr, R: tl.constexpr,
-           EVEN: tl.constexpr):  # fmt: skip
-    """Group i: weights of outputs d and d + 16 of every stream, and R rows."""
+def mixing(W, LOW, i, left, most, D: tl.constexpr, K: tl.constexpr, L: tl.constexpr,
+           COUNT: tl.constexpr, R: tl.constexpr, ALL: tl.constexpr):  # fmt: skip
+    """Group i: L numbers of outputs d and d + 16 of every stream, and R rows. left: groups, [T, L];
+    most: inputs, [T, 32]; ALL: K is a multiple of 64."""
     w = ()
     for c in tl.static_range(COUNT):
         for half in tl.static_range(2):
-            w = w + (tl.load(W + (i * 128 + (c * D + half * 16) * groups * 32)),)
-    low = ()
-    for r in tl.static_range(R):
-        p = LOW + (r * K + i * 32)
-        low = low + (tl.load(p) if EVEN else tl.load(p, mask=i * 32 < most, other=0.0),)
-    return w, low
+            p = W + (i * (4 * L) + (c * D + half * 16) * ((K + 31) // 32) * L)
+            w = w + (tl.load(p) if ALL else tl.load(p, mask=i < left, other=0),)
+    return w, rows_of(LOW, i, most, K, R, ALL)
 
 
-@triton.jit(do_not_specialize=["rows", "stored", "groups", "blocks"])
+@triton.jit(do_not_specialize=["rows", "stored", "blocks"])
 def up_mean_many(
-    LOW, UP, X, VALUES, CODES, INFO, rows, stored, D, K, groups, blocks, COUNT: tl.constexpr,
-    BLOCKS: tl.constexpr, ROW_LEVELS: tl.constexpr, EVEN: tl.constexpr, PDL: tl.constexpr,
+    LOW, UP, X, VALUES, CODES, INFO, rows, stored, blocks, D: tl.constexpr, K: tl.constexpr,
+    COUNT: tl.constexpr, BLOCKS: tl.constexpr, ROW_LEVELS: tl.constexpr, PACKED: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """As `up_mean` for many normed rows: a program walks `blocks` blocks of BLOCKS * R rows."""
     announce(PDL)
     wait(PDL)
     R: tl.constexpr = 1 << ROW_LEVELS
     T: tl.constexpr = 16 * BLOCKS
+    N: tl.constexpr = 2 * COUNT * R
+    L: tl.constexpr = 16 if PACKED else 32
+    GROUPS: tl.constexpr = (K + 31) // 32
+    ALL: tl.constexpr = K % 64 == 0
     t = tl.arange(0, T)
     d = t % 16
     first = tl.program_id(0) * 32
     lane = tl.arange(0, 32)[None, :] + d[:, None] * 0
     most = K - lane
-    W = UP + first.to(tl.int64) * (groups * 32)
-    W = W + ((d // 4 * 4 * groups + d % 4)[:, None] * 32 + lane)
+    left = GROUPS + tl.arange(0, L)[None, :] * 0 + d[:, None] * 0
+    W = UP + first.to(tl.int64) * (GROUPS * L)
+    W = W + ((d // 4 * (4 * GROUPS) + d % 4)[:, None] * L + tl.arange(0, L)[None, :])
     begin = tl.program_id(1) * blocks
     for block in range(begin, tl.minimum(begin + blocks, tl.cdiv(rows, BLOCKS * R))):
         # The last rows may be computed twice: to the same bits.
         row = tl.minimum((block * BLOCKS + t // 16) * R, rows - R)[:, None]
-        L = LOW + row.to(tl.int64) * K + lane
-        sums = zeros(2 * COUNT * R, [T, 32])
-        w, low = loaded(W, L, 0, D, K, groups, most, COUNT, R, EVEN)
-        for i in range(1, groups):
-            next_w, next_low = loaded(W, L, i, D, K, groups, most, COUNT, R, EVEN)
-            # The next group is under way while this one is used: not moved behind it.
+        X_r = LOW + row.to(tl.int64) * K + lane
+        evens = zeros(N, [T, 16])
+        odds = zeros(N, [T, 16])
+        w, x = mixing(W, X_r, 0, left, most, D, K, L, COUNT, R, ALL)
+        for i in range(0, GROUPS, 2):
+            # The next group is under way while one is used: not moved behind it.
+            next_w, next_x = mixing(W, X_r, i + 1, left, most, D, K, L, COUNT, R, ALL)
             tl.debug_barrier()
-            sums = added(sums, w, low, 2 * COUNT, R)
-            w = next_w
-            low = next_low
-        sums = added(sums, w, low, 2 * COUNT, R)
+            evens, odds = added(evens, odds, w, x, 2 * COUNT, R, PACKED)
+            at = tl.minimum(i + 2, GROUPS - 1)
+            w, x = mixing(W, X_r, at, left, most, D, K, L, COUNT, R, ALL)
+            tl.debug_barrier()
+            evens, odds = added(evens, odds, next_w, next_x, 2 * COUNT, R, PACKED)
+        sums = whole(evens, odds, N, T)
         # Columns are halves of rows.
         j = tl.arange(0, 2 * R)[None, :]
         at = first + d[:, None] + j // R * 16
