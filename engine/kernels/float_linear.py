@@ -22,6 +22,11 @@ _MOST_SEGMENTS = 8
 # From how many programs on a chip is full, so that they need not share segments.
 _FULL_CHIP = 264
 _BLOCK = 256
+# Up to how many rows `few` is faster than `many`, the tiles of a program of `few` where it does not
+# have all segments, and pairs of tiles and blocks of four rows of a program of `many`.
+_FEW = 32
+_TILES = 8
+_PAIRS, _ROW_BLOCKS = 4, 8
 
 
 def float_project(
@@ -73,14 +78,17 @@ def _project(
     if rows <= 4 and segments <= _MOST_SEGMENTS:
         _few(x, matrices, kinds, divisor, out, rows, (1, 1, row_levels), False, None, 0)
     else:
-        few = rows <= 32
-        outputs, block_rows = (32, min(8, 1 << row_levels + 1)) if few else (32, 32)
-        programs = sum(-(-n // outputs) for n in widths) * -(-rows // block_rows)
-        split = segments > 1 and (few or programs < _FULL_CHIP)
-        to = torch.empty((segments, out.numel()), device=x.device) if split else out
-        if few:
+        if rows <= _FEW:
             blocks = 1 if rows < 2 << row_levels else 2
-            _few(x, matrices, kinds, divisor, to, rows, (8, blocks, row_levels), split, None, 0)
+            outputs, block_rows = 4 * _TILES, blocks << row_levels
+        else:
+            outputs, block_rows = 8 * _PAIRS, 4 * _ROW_BLOCKS
+        programs = sum(-(-n // outputs) for n in widths) * -(-rows // block_rows)
+        split = segments > 1 and (rows <= _FEW or programs < _FULL_CHIP)
+        to = torch.empty((segments, out.numel()), device=x.device) if split else out
+        if rows <= _FEW:
+            shape = (_TILES, blocks, row_levels)
+            _few(x, matrices, kinds, divisor, to, rows, shape, split, None, 0)
         else:
             _many(x, matrices, kinds, divisor, to, split)
         if split:
@@ -135,18 +143,17 @@ def _many(
     split: bool,
 ) -> None:
     rows, groups = len(x), -(-x.shape[1] // 32)
-    pairs, blocks, row_levels = 4, 8, 2
     grid = (
-        sum(-(-m.rows // (8 * pairs)) for m in matrices),
-        -(-rows // (blocks << row_levels)),
+        sum(-(-m.rows // (8 * _PAIRS)) for m in matrices),
+        -(-rows // (4 * _ROW_BLOCKS)),
         -(-groups // 16) if split else 1,
     )
     records = [packed(m) for m in matrices]
     float_product.many[grid](
         x, *_four(records, records[0]), out, *_four([m.rows for m in matrices], 0), rows,
-        K=x.shape[1], KINDS=kinds, DIVISOR=divisor, PAIRS=pairs, BLOCKS=blocks,
-        ROW_LEVELS=row_levels, SPLIT=split, PACKED=records[0].dtype == torch.int32,
-        num_warps=pairs * blocks // 4, **launch_options(x),
+        K=x.shape[1], KINDS=kinds, DIVISOR=divisor, PAIRS=_PAIRS, BLOCKS=_ROW_BLOCKS, ROW_LEVELS=2,
+        SPLIT=split, PACKED=records[0].dtype == torch.int32,
+        num_warps=_PAIRS * _ROW_BLOCKS // 4, **launch_options(x),
     )  # fmt: skip
 
 
