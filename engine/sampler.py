@@ -20,20 +20,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.errors import RequestError
+from engine.logits import Candidates, Floats, Whole
 from engine.philox import draw
 from engine.sampling import Sampling
 
-Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
-_ONE = 1 << 40
+ONE = 1 << 40
+"""The weight of the largest logit."""
 _LOWEST = -32.0
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has zeros at its end, so that k * first is exact for small k.
@@ -44,8 +45,7 @@ _INVERSE_FACTORIALS = tuple(1.0 / n for n in (
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A token, and what was asked to be reported of the row that it was chosen from."""
 
     token: int
@@ -73,10 +73,58 @@ def choose(row: Floats, before: Sequence[int], position: int, sampling: Sampling
     ids = _largest(row, sampling.top_k)
     weights = _weights(row[ids], sampling.temperature)
     kept = _filtered(weights, sampling)
-    ids, weights = ids[kept], weights[kept]
-    sums = np.cumsum(weights)
+    assert kept is not None
+    return _drawn(ids, weights, kept, position, sampling)
+
+
+def choose_among(
+    candidates: Candidates, before: Sequence[int], position: int, sampling: Sampling
+) -> int | None:
+    """What `choose` gives for the candidates' row; None when they do not say.
+
+    A penalised token may fall below tokens that are no candidates. It says nothing then, and
+    neither do penalties that raise a logit.
+    """
+    ids, logits, bound = candidates.ids, candidates.logits, -np.inf
+    if sampling.penalises:
+        if not (candidates.all or sampling.lowers):
+            return None
+        bound = -np.inf if candidates.all else float(logits.min())
+        logits = _penalised_among(ids, logits, before[-sampling.penalty_last_n :], sampling)
+    if sampling.greedy:
+        best = int(np.argmax(logits))
+        return int(ids[best]) if logits[best] > bound else None
+    if candidates.all or 0 < sampling.top_k <= len(ids):
+        largest = _largest(logits, sampling.top_k)
+        ids, logits = ids[largest], logits[largest]
+        if logits.min() <= bound:
+            return None
+        weights = _weights(logits, sampling.temperature)
+        kept = _filtered(weights, sampling)
+    elif sampling.top_k or sampling.penalises or candidates.total is None:
+        return None
+    else:
+        weights = _weights(logits, sampling.temperature)
+        # Rounding may turn the order of two weights that are almost equal, by one.
+        kept = _filtered(weights, sampling, candidates.total, int(weights.min()) + 1)
+    return None if kept is None else _drawn(ids, weights, kept, position, sampling)
+
+
+def _drawn(ids: Whole, weights: Whole, kept: Mask, position: int, sampling: Sampling) -> int:
+    ids = ids[kept]
+    sums = np.cumsum(weights[kept])
     target = int(sums[-1]) * draw(sampling.seed, position) >> 32
     return int(ids[np.searchsorted(sums, target, side="right")])
+
+
+def probability(row: Floats) -> float:
+    """Of the likeliest token, at temperature 1."""
+    return ONE / int(_weights(row, 1.0).sum())
+
+
+def least_weight(sampling: Sampling) -> int:
+    """The least weight that passes `min_p`."""
+    return ONE * round(sampling.min_p * 2**32) >> 32
 
 
 def report(row: Floats, token: int, top: int | None, hashed: bool) -> Choice:
@@ -99,13 +147,27 @@ def hash_row(row: Floats) -> str:
 
 def _penalised(row: Floats, seen: Sequence[int], sampling: Sampling) -> Floats:
     ids, counts = np.unique(np.asarray(seen, np.int64), return_counts=True)
+    row = row.copy()
+    row[ids] = _after_penalties(row[ids], counts, sampling)
+    return row
+
+
+def _penalised_among(ids: Whole, logits: Floats, seen: Sequence[int], sampling: Sampling) -> Floats:
+    """`_penalised` for the logits of some ids."""
+    found, counts = np.unique(np.asarray(seen, np.int64), return_counts=True)
+    at = np.minimum(np.searchsorted(ids, found), len(ids) - 1)
+    there = ids[at] == found
+    at = at[there]
+    logits = logits.copy()
+    logits[at] = _after_penalties(logits[at], counts[there], sampling)
+    return logits
+
+
+def _after_penalties(old: Floats, counts: Whole, sampling: Sampling) -> Floats:
     repeat = np.float32(sampling.penalty_repeat)
-    old = row[ids]
     old = np.where(old > 0, old / repeat, old * repeat)
     loss = counts.astype(np.float32) * np.float32(sampling.penalty_freq)
-    row = row.copy()
-    row[ids] = old - (loss + np.float32(sampling.penalty_present))
-    return row
+    return old - (loss + np.float32(sampling.penalty_present))
 
 
 def _largest(row: Floats, count: int) -> Whole:
@@ -122,7 +184,7 @@ def _weights(logits: Floats, temperature: float) -> Whole:
         x = (logits.astype(np.float64) - float(logits.max())) / temperature
     weights = np.zeros(len(x), np.int64)
     some = np.flatnonzero(x >= _LOWEST)
-    weights[some] = np.rint(_exp(x[some]) * float(_ONE)).astype(np.int64)
+    weights[some] = np.rint(_exp(x[some]) * float(ONE)).astype(np.int64)
     return weights
 
 
@@ -136,13 +198,22 @@ def _exp(x: Doubles) -> Doubles:
     return np.ldexp(result, k.astype(np.int32))
 
 
-def _filtered(weights: Whole, sampling: Sampling) -> npt.NDArray[np.bool_]:
+def _filtered(
+    weights: Whole, sampling: Sampling, total: int | None = None, bound: int = -1
+) -> Mask | None:
+    """Which of `weights` pass `top_p` and `min_p`; None when missing tokens might.
+
+    total: the sum of all weights, those of missing tokens too, each of which is at most `bound`.
+    """
     kept = weights > 0
+    least = least_weight(sampling)
+    sure = least > bound
     if sampling.top_p < 1:
         order = np.argsort(-weights, kind="stable")
         sums = np.cumsum(weights[order])
-        need = int(sums[-1]) * round(sampling.top_p * 2**32) >> 32
-        kept[order[int(np.searchsorted(sums, need)) + 1 :]] = False
-    if sampling.min_p > 0:
-        kept &= weights >= _ONE * round(sampling.min_p * 2**32) >> 32
-    return kept
+        whole = int(sums[-1]) if total is None else total
+        last = int(np.searchsorted(sums, whole * round(sampling.top_p * 2**32) >> 32))
+        kept[order[last + 1 :]] = False
+        sure = sure or (last < len(sums) and int(weights[order[last]]) > bound)
+    kept &= weights >= least
+    return kept if sure else None

@@ -50,6 +50,16 @@ class Sampling:
         neutral = (self.penalty_repeat, self.penalty_freq, self.penalty_present) == (1, 0, 0)
         return not neutral and self.penalty_last_n > 0
 
+    @property
+    def plain(self) -> bool:
+        """True when the token is that of the largest logit."""
+        return self.temperature == 0 and not self.penalises
+
+    @property
+    def lowers(self) -> bool:
+        """True when penalties raise no logit."""
+        return self.penalty_repeat >= 1 and self.penalty_freq >= 0 and self.penalty_present >= 0
+
     def _check(self, field: str, low: float, high: float) -> None:
         value = getattr(self, field)
         kinds = (int,) if field in _WHOLE else (int, float)

@@ -1,0 +1,352 @@
+"""What choosing a token needs of a row of logits: see `engine/sampler.py`, which this follows.
+
+Logits are compared as integers that order like they do, so no result depends on an order of work.
+A row is a tree: leaves of 16 logits, tops of 16 leaves. The 64 largest logits lie in the 64 tops
+with the largest maxima (of equal ones the first), among those in the 64 largest leaves: an element
+outside has 64 others before it. Weights are whole numbers from the float64 operations of the
+sampler, one by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from engine.kernels.dependent import announce, launch_options, wait
+from engine.logits import CANDIDATES
+
+LEAF = tl.constexpr(16)
+TOP = tl.constexpr(256)
+TOPS = tl.constexpr(16)  # of a program of `maxima`
+NOT_FINITE = tl.constexpr(0x7FFFFFFF)
+NOTHING = tl.constexpr(-0x80000000)
+TILE = 1024
+"""Logits that a program of `weigh` weighs."""
+WORDS = 4
+"""int64 of a row that is asked for: its number, the bits of its temperature (float64; 0: it draws
+nothing), the least weight that counts, 32 random bits."""
+LOWEST = tl.constexpr(-32.0)
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN2_HIGH = tl.constexpr(0.6931471803691238)
+LN2_LOW = tl.constexpr(1.9082149292705877e-10)
+FACTORS = tl.constexpr(tuple(1.0 / n for n in (
+    6227020800, 479001600, 39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1
+)))  # fmt: skip
+ROUND = tl.constexpr(6755399441055744.0)  # 1.5 * 2**52: adding and taking it off rounds
+ONE = tl.constexpr(1099511627776.0)
+
+
+@triton.jit
+def sortable(x):
+    """int32 that order like float32 x; zeros are alike, what is not finite is above all."""
+    bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
+    order = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return tl.where((bits & 0x7FFFFFFF) >= 0x7F800000, NOT_FINITE, order)
+
+
+@triton.jit(do_not_specialize=["columns", "tops"])
+def maxima(LOGITS, LEAVES, TOP_MAXIMA, columns, tops, PDL: tl.constexpr):
+    """The largest of each leaf and of each top. Grid (tops / 16, rows)."""
+    announce(PDL)
+    row = tl.program_id(1).to(tl.int64)
+    first = tl.program_id(0) * TOPS
+    leaf = first * LEAF + tl.arange(0, TOPS * LEAF)
+    at = leaf[:, None] * LEAF + tl.arange(0, LEAF)[None, :]
+    wait(PDL)
+    x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
+    keys = tl.max(tl.where(at < columns, sortable(x), NOTHING), axis=1)
+    tl.store(LEAVES + row * tops * LEAF + leaf, keys)
+    keys = tl.max(tl.reshape(keys, [TOPS, LEAF]), axis=1)
+    tl.store(TOP_MAXIMA + row * tops + first + tl.arange(0, TOPS), keys)
+
+
+@triton.jit
+def first_of(keys, at):
+    """The smallest `at` whose key is the largest one, and that key."""
+    largest = tl.max(keys, axis=0)
+    return tl.min(tl.where(keys == largest, at, NOT_FINITE), axis=0), largest
+
+
+@triton.jit(do_not_specialize=["columns", "tops"])
+def best(LOGITS, LEAVES, TOP_MAXIMA, BEST, HOST, columns, tops, B: tl.constexpr, PDL: tl.constexpr):
+    """The lowest id of the largest logit, -1 where one is not finite. Grid (rows,)."""
+    announce(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, B)
+    inner = tl.arange(0, LEAF)
+    wait(PDL)
+    keys = tl.load(TOP_MAXIMA + row * tops + at, mask=at < tops, other=NOTHING)
+    top, largest = first_of(keys, at)
+    leaf, _ = first_of(tl.load(LEAVES + (row * tops + top) * LEAF + inner), top * LEAF + inner)
+    at = leaf * LEAF + inner
+    x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
+    token, _ = first_of(tl.where(at < columns, sortable(x), NOTHING), at)
+    token = tl.where(largest == NOT_FINITE, -1, token)
+    tl.store(BEST + row, token)
+    tl.store(HOST + row, token)
+
+
+@triton.jit
+def among_largest(keys, K: tl.constexpr):
+    """1 for the K largest of int32 keys, of equal ones the first, else 0. Bit by bit, the largest
+    integer is found that at least K keys reach."""
+    least = NOTHING
+    reached = tl.sum((keys >= 0).to(tl.int32), axis=0)
+    least = tl.where(reached >= K, 0, least)
+    bit = 30
+    while bit >= 0:
+        tried = least + (1 << bit)
+        reached = tl.sum((keys >= tried).to(tl.int32), axis=0)
+        least = tl.where(reached >= K, tried, least)
+        bit = tl.where(reached == K, -1, bit - 1)
+    above = (keys > least).to(tl.int32)
+    same = (keys == least).to(tl.int32)
+    equal = K - tl.sum(above, axis=0)
+    return above + tl.where(tl.cumsum(same, axis=0) <= equal, same, 0)
+
+
+@triton.jit(do_not_specialize=["columns", "tops"])
+def candidates(
+    LOGITS, LEAVES, TOP_MAXIMA, ASKED, SCRATCH, IDS, VALUES, columns, tops, K: tl.constexpr,
+    B: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The K largest logits of asked rows, ascending ids; ids behind `columns` are none. Grid (asked
+    rows,)."""
+    announce(PDL)
+    number = tl.program_id(0)
+    at = tl.arange(0, B)
+    scratch = SCRATCH + number * K
+    chosen = tl.arange(0, K)[:, None]
+    inner = tl.arange(0, LEAF)[None, :]
+    wait(PDL)
+    row = tl.load(ASKED + number * 4)
+    keys = tl.load(TOP_MAXIMA + row * tops + at, mask=at < tops, other=NOTHING)
+    taken = among_largest(keys, K)
+    tl.store(scratch + tl.cumsum(taken, axis=0) - 1, at, mask=taken > 0)
+    tl.debug_barrier()
+    at = tl.reshape(tl.load(scratch + chosen) * LEAF + inner, [K * LEAF])
+    tl.debug_barrier()
+    keys = tl.load(LEAVES + row * tops * LEAF + at, mask=at < tops * LEAF, other=NOTHING)
+    taken = among_largest(keys, K)
+    tl.store(scratch + tl.cumsum(taken, axis=0) - 1, at, mask=taken > 0)
+    tl.debug_barrier()
+    at = tl.reshape(tl.load(scratch + chosen) * LEAF + inner, [K * LEAF])
+    x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
+    taken = among_largest(tl.where(at < columns, sortable(x), NOTHING), K)
+    place = number * K + tl.cumsum(taken, axis=0) - 1
+    tl.store(IDS + place, at, mask=taken > 0)
+    tl.store(VALUES + place, x, mask=taken > 0)
+
+
+@triton.jit
+def weights(x, largest, temperature, least):
+    """Weights (int64) of float32 logits at a temperature (float64); those below `least` are 0."""
+    x = (x.to(tl.float64) - largest.to(tl.float64)) / temperature
+    counts = x >= LOWEST
+    x = tl.where(counts, x, 0.0)
+    k = (x * LOG2_E + ROUND) - ROUND
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    e = tl.zeros_like(r) + FACTORS[0]
+    for i in tl.static_range(1, 14):
+        e = e * r + FACTORS[i]
+    e = e * ((k.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)
+    w = ((e * ONE + ROUND) - ROUND).to(tl.int64)
+    return tl.where(counts & (w >= least), w, 0)
+
+
+@triton.jit(do_not_specialize=["columns", "tiles"])
+def weigh(
+    LOGITS, BEST, ASKED, SUMS, columns, tiles, TILE: tl.constexpr, PDL: tl.constexpr
+):  # fmt: skip
+    """Sums of the weights of each tile of the rows that draw; 0 where a logit is not finite. Grid
+    (tiles, asked rows)."""
+    announce(PDL)
+    number = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    wait(PDL)
+    bits = tl.load(ASKED + number * 4 + 1)
+    if bits != 0:
+        logits = LOGITS + tl.load(ASKED + number * 4) * columns
+        token = tl.load(BEST + tl.load(ASKED + number * 4))
+        x = tl.load(logits + at, mask=at < columns, other=0.0)
+        largest = tl.load(logits + tl.maximum(token, 0))
+        least = tl.load(ASKED + number * 4 + 2)
+        w = weights(x, largest, bits.to(tl.float64, bitcast=True), least)
+        total = tl.sum(tl.where((at < columns) & (token >= 0), w, 0), axis=0)
+        tl.store(SUMS + number * tiles + tl.program_id(0), total)
+
+
+@triton.jit(do_not_specialize=["columns", "tiles"])
+def draw(
+    LOGITS, BEST, ASKED, SUMS, DRAWN, columns, tiles, B: tl.constexpr, TILE: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """DRAWN: int64 [asked rows, 2], the drawn token and the sum of all weights. Grid (asked rows,).
+
+    The first token, in the order of ids, at which the running sum is above total * u / 2**32.
+    """
+    announce(PDL)
+    number = tl.program_id(0).to(tl.int64)
+    tile = tl.arange(0, B)
+    inner = tl.arange(0, TILE)
+    wait(PDL)
+    bits = tl.load(ASKED + number * 4 + 1)
+    if bits != 0:
+        logits = LOGITS + tl.load(ASKED + number * 4) * columns
+        token = tl.load(BEST + tl.load(ASKED + number * 4))
+        least = tl.load(ASKED + number * 4 + 2)
+        u = tl.load(ASKED + number * 4 + 3).to(tl.uint64)
+        sums = tl.load(SUMS + number * tiles + tile, mask=tile < tiles, other=0)
+        total = tl.sum(sums, axis=0)
+        # total < 2**59 and u < 2**32: their product is taken in two halves.
+        high, low = (total >> 32).to(tl.uint64), (total & 0xFFFFFFFF).to(tl.uint64)
+        target = (high * u + ((low * u) >> 32)).to(tl.int64)
+        passed = (tl.cumsum(sums, axis=0) <= target).to(tl.int32)
+        here = tl.minimum(tl.sum(passed, axis=0), tiles - 1)
+        before = tl.sum(tl.where(tile < here, sums, 0), axis=0)
+        at = here * TILE + inner
+        x = tl.load(logits + at, mask=at < columns, other=0.0)
+        largest = tl.load(logits + tl.maximum(token, 0))
+        w = weights(x, largest, bits.to(tl.float64, bitcast=True), least)
+        w = tl.where(at < columns, w, 0)
+        passed = (before + tl.cumsum(w, axis=0) <= target).to(tl.int32)
+        tl.store(DRAWN + number * 2, (here * TILE + tl.sum(passed, axis=0)).to(tl.int64))
+        tl.store(DRAWN + number * 2 + 1, total)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def tell(BEST, SUMS, TOKENS, TOLD, tiles, B: tl.constexpr, PDL: tl.constexpr):
+    """TOKENS: int64 [rows], the best tokens (0 where a logit is not finite). TOLD: int64 [rows, 2],
+    the same and the sum of all weights. Grid (rows,)."""
+    announce(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    tile = tl.arange(0, B)
+    wait(PDL)
+    token = tl.maximum(tl.load(BEST + row), 0).to(tl.int64)
+    sums = tl.load(SUMS + row * tiles + tile, mask=tile < tiles, other=0)
+    tl.store(TOKENS + row, token)
+    tl.store(TOLD + row * 2, token)
+    tl.store(TOLD + row * 2 + 1, tl.sum(sums, axis=0))
+
+
+@triton.jit(do_not_specialize=["width"])
+def copy_rows(
+    SOURCE, TARGET, PLACES, width, SPREAD: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr
+):
+    """Row i of SOURCE to row PLACES[i] of TARGET (SPREAD, nowhere if that is negative), or row
+    PLACES[i] of SOURCE to row i of TARGET. Grid (width / B, rows of PLACES)."""
+    announce(PDL)
+    row = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    wait(PDL)
+    place = tl.load(PLACES + row).to(tl.int64)
+    source = row if SPREAD else place
+    target = place if SPREAD else row
+    live = at < tl.where(place >= 0, width, 0)
+    x = tl.load(SOURCE + source * width + at, mask=live, other=0.0)
+    tl.store(TARGET + target * width + at, x, mask=live)
+
+
+def spread_rows(source: torch.Tensor, target: torch.Tensor, places: torch.Tensor) -> None:
+    """Row i of float32 [R, ...] to row places[i] of [S, ...]; places: int32 [R], negative: none."""
+    _copy(source, target, places, spread=True)
+
+
+def rows_at(source: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """source[places], for float32 [S, ...] and int32 [R]."""
+    out = torch.empty((len(places), *source.shape[1:]), device=source.device)
+    _copy(source, out, places, spread=False)
+    return out
+
+
+def _copy(
+    source: torch.Tensor, target: torch.Tensor, places: torch.Tensor, *, spread: bool
+) -> None:
+    width = target[0].numel()
+    copy_rows[(triton.cdiv(width, TILE), len(places))](
+        source, target, places, width, SPREAD=spread, B=TILE, num_warps=4, **launch_options(source)
+    )
+
+
+class Chooser:
+    """Room for the choices of up to `rows` rows of `columns` logits, and the launches.
+
+    Results lie in host memory and are there when the stream has come that far. found: int32 [rows],
+    the best token of each row. Of rows that were asked for, in that order: ids and values [rows,
+    64], their candidates; drawn: int64 [rows, 2].
+    """
+
+    def __init__(self, rows: int, columns: int, device: str) -> None:
+        self._columns = columns
+        self._tops = -(-columns // (TOP.value * TOPS.value)) * TOPS.value
+        self._tiles = -(-columns // TILE)
+
+        def here(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        def host(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, pin_memory=device != "cpu")
+
+        self._leaves = here(rows, self._tops * LEAF.value)
+        self._top_maxima = here(rows, self._tops)
+        self.best = here(rows)
+        self._scratch = here(rows, CANDIDATES)
+        self._sums = here(rows, self._tiles, dtype=torch.int64)
+        self._asked = here(rows, WORDS, dtype=torch.int64)
+        self._asked_host = host(rows, WORDS, dtype=torch.int64)
+        self.found = host(rows)
+        (one,) = struct.unpack("<q", struct.pack("<d", 1.0))
+        every = [[row, one, 0, 0] for row in range(rows)]
+        self._every = torch.tensor(every, dtype=torch.int64).to(device)
+        self.ids = host(rows, CANDIDATES)
+        self.values = host(rows, CANDIDATES, dtype=torch.float32)
+        self.drawn = host(rows, 2, dtype=torch.int64)
+
+    def find_best(self, logits: torch.Tensor) -> None:
+        """`best` and `found` of every row of float32 [R, columns]."""
+        rows, tops = logits.shape[0], self._tops
+        options = launch_options(logits)
+        tree = (logits, self._leaves, self._top_maxima)
+        maxima[(tops // TOPS.value, rows)](*tree, self._columns, tops, num_warps=4, **options)
+        best[(rows,)](
+            *tree, self.best, self.found, self._columns, tops, B=triton.next_power_of_2(tops),
+            num_warps=4, **options,
+        )  # fmt: skip
+
+    def likeliest(self, logits: torch.Tensor, tokens: torch.Tensor, told: torch.Tensor) -> None:
+        """The best token of every row, to int64 [R] on the device; in host memory, int64 [R, 2],
+        beside the sum of all weights at temperature 1."""
+        self.find_best(logits)
+        rows, options = logits.shape[0], launch_options(logits)
+        weigh[(self._tiles, rows)](
+            logits, self.best, self._every, self._sums, self._columns, self._tiles, TILE=TILE,
+            num_warps=4, **options,
+        )  # fmt: skip
+        tell[(rows,)](
+            self.best, self._sums, tokens, told, self._tiles, num_warps=4,
+            B=triton.next_power_of_2(self._tiles), **options,
+        )  # fmt: skip
+
+    def ask(self, logits: torch.Tensor, words: Sequence[Sequence[int]]) -> None:
+        """After `find_best` of the same logits: more about some of its rows, `WORDS` of each."""
+        count, options = len(words), launch_options(logits)
+        self._asked_host[:count] = torch.tensor(words)
+        self._asked[:count].copy_(self._asked_host[:count], non_blocking=True)
+        candidates[(count,)](
+            logits, self._leaves, self._top_maxima, self._asked, self._scratch, self.ids,
+            self.values, self._columns, self._tops, K=CANDIDATES,
+            B=max(CANDIDATES, triton.next_power_of_2(self._tops)), num_warps=4, **options,
+        )  # fmt: skip
+        if any(temperature for _, temperature, *_ in words):
+            weighed = (logits, self.best, self._asked, self._sums)
+            weigh[(self._tiles, count)](
+                *weighed, self._columns, self._tiles, TILE=TILE, num_warps=4, **options
+            )
+            draw[(count,)](
+                *weighed, self.drawn, self._columns, self._tiles, TILE=TILE,
+                B=triton.next_power_of_2(self._tiles), num_warps=4, **options,
+            )  # fmt: skip

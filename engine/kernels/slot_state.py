@@ -1,0 +1,76 @@
+"""The state of one slot, in as many tensors as a model has layers, in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+
+from engine.kernels.dependent import announce, launch_options, wait
+
+WORDS = 4096
+"""Words of four bytes that a program copies."""
+
+
+@triton.jit(do_not_specialize=["slot"])
+def move(PLACES, FLAT, slot, RESTORE: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr):
+    """Between the state of a slot and a flat copy of it. Grid (parts of the longest tensor,
+    tensors). PLACES: int64 [tensors, 3]: address of slot 0, words of a slot, first word in FLAT."""
+    announce(PDL)
+    place = PLACES + tl.program_id(1) * 3
+    words = tl.load(place + 1)
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    state = tl.load(place).to(tl.pointer_type(tl.int32)) + slot.to(tl.int64) * words + at
+    flat = FLAT + tl.load(place + 2) + at
+    wait(PDL)
+    if RESTORE:
+        tl.store(state, tl.load(flat, mask=at < words, other=0), mask=at < words)
+    else:
+        tl.store(flat, tl.load(state, mask=at < words, other=0), mask=at < words)
+
+
+@triton.jit(do_not_specialize=["slot"])
+def clear(PLACES, slot, B: tl.constexpr, PDL: tl.constexpr):
+    """Zeroes the state of a slot. Grid and PLACES as for `move`."""
+    announce(PDL)
+    place = PLACES + tl.program_id(1) * 3
+    words = tl.load(place + 1)
+    at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    state = tl.load(place).to(tl.pointer_type(tl.int32)) + slot.to(tl.int64) * words + at
+    wait(PDL)
+    tl.store(state, tl.zeros([B], tl.int32), mask=at < words)
+
+
+class SlotState:
+    """The tensors [S, ...] of a device that hold what slots remember; each slot's part is one run
+    of whole words in memory."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tuple(tensors)  # their memory is what PLACES has the addresses of
+        words = [tensor.stride(0) * tensor.element_size() // 4 for tensor in tensors]
+        starts = [sum(words[:index]) for index in range(len(words))]
+        lines = zip((tensor.data_ptr() for tensor in tensors), words, starts, strict=True)
+        self._words = sum(words)
+        self._places = torch.tensor(list(lines), dtype=torch.int64).to(tensors[0].device)
+        self._grid = (triton.cdiv(max(words), WORDS), len(tensors))
+
+    def clear(self, slot: int) -> None:
+        """Zeroes."""
+        options = launch_options(self._places)
+        clear[self._grid](self._places, slot, B=WORDS, num_warps=4, **options)
+
+    def save(self, slot: int) -> torch.Tensor:
+        """A copy: int32 [words of a slot]."""
+        flat = torch.empty(self._words, dtype=torch.int32, device=self._places.device)
+        self._move(slot, flat, restore=False)
+        return flat
+
+    def restore(self, slot: int, flat: torch.Tensor) -> None:
+        """The other way."""
+        self._move(slot, flat, restore=True)
+
+    def _move(self, slot: int, flat: torch.Tensor, *, restore: bool) -> None:
+        options = launch_options(flat)
+        move[self._grid](self._places, flat, slot, RESTORE=restore, B=WORDS, num_warps=4, **options)

@@ -1,0 +1,48 @@
+"""A slot's state is cleared, saved and restored whole, and no other slot's."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.kernels.slot_state import WORDS, SlotState
+from tests.engine.kernels.compiling import assert_compiles
+
+
+def tensors() -> list[torch.Tensor]:
+    """Of three slots: short and long ones, one whose axes lie in another order, one of int64."""
+    random = torch.Generator().manual_seed(1)
+    return [
+        torch.randn(3, 5, generator=random),
+        torch.randn(3, 2, WORDS // 2 + 3, generator=random),
+        torch.randn(3, 2, 8, 4, generator=random).transpose(2, 3),
+        torch.randint(0, 1 << 40, (3, 7), generator=random),
+    ]
+
+
+def test_one_slot_and_no_other() -> None:
+    ours, theirs = tensors(), tensors()
+    state = SlotState(ours)
+    saved = state.save(1)
+    state.clear(1)
+    for one, other in zip(ours, theirs, strict=True):
+        assert not one[1].any()
+        assert torch.equal(one[::2], other[::2])
+    state.restore(1, saved)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    state.restore(2, saved)
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one[2], other[1])
+        assert torch.equal(one[:2], other[:2])
+
+
+def launches(kernels: list[Any]) -> None:
+    """All of them."""
+    state = SlotState(tensors())
+    state.restore(1, state.save(0))
+    state.clear(2)
+    assert len(kernels) == 3
+
+
+def test_compiles(tmp_path: Path) -> None:
+    assert_compiles(__name__, "launches", tmp_path)
