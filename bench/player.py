@@ -60,6 +60,8 @@ def play_until(engine: Engine, text: Text, tokens: int, slot: int) -> Played:
     while engine.busy and len(one.rows) < tokens:
         for event in engine.step():
             _take(one, event)
+    for event in engine.settle():
+        _take(one, event)
     engine.cancel("0")
     return one
 
@@ -103,7 +105,7 @@ class Alone:
         while len(rows) < max_new:
             at = len(self.hashes)
             window = Window((Span(0, at, (self.tokens[at],), 1, 0),))
-            logits = self._pipeline.forward(window)[0]
+            logits = self._pipeline.forward(window)().whole(0)
             self.hashes.append(hash_row(logits))
             if at >= end - 1:
                 token = choose(logits, self.tokens, len(self.tokens), sampling)
@@ -122,7 +124,8 @@ def prompt_hashes(pipeline: Pipeline, prompt: Sequence[int], chunk: Callable[[],
         tokens = tuple(prompt[start : start + max(1, chunk())])
         end = start + len(tokens)
         window = Window((Span(0, start, tokens, len(tokens), 0),))
-        hashes += [hash_row(row) for row in pipeline.forward(window)]
+        logits = pipeline.forward(window)()
+        hashes += [hash_row(logits.whole(row)) for row in range(logits.count)]
         following = prompt[end] if end < len(prompt) else None
         pipeline.commit(window, [Verdict(len(tokens), following)])
     return hashes

@@ -17,6 +17,7 @@ from engine.errors import ConfigError, RequestError
 from engine.generation import generate
 from engine.gguf.reader import open_gguf
 from engine.gguf.tokenizer import Tokenizer
+from engine.logits import whole_rows
 from engine.model_source import open_model
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
@@ -54,7 +55,7 @@ class Model:
             if not tokens:
                 break
             window = Window((Span(0, start, tokens, len(tokens), 0),))
-            parts.append(pipeline.forward(window).copy())
+            parts.append(whole_rows(pipeline.forward(window)()))
             start += len(tokens)
             following = ids[start] if start < len(ids) else None
             pipeline.commit(window, [Verdict(len(tokens), following)])
@@ -134,14 +135,16 @@ def load(
     table_place: TablePlace = "vram",
     ops: Ops | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
+    kernels: Callable[[int, int], None] = lambda done, of: None,
 ) -> Model:
     """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`, or the model
     of random weights that `synthetic` names.
 
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
     out. The first load on a machine compiles the operators, which takes about a minute; later ones
-    find them in `__pycache__`. `ops` replaces the device's operators (for tests). Raises
-    StrataError with a hint.
+    find them in `__pycache__`. `ops` replaces the device's operators (for tests). `progress` hears
+    of every block that is loaded, `kernels` of every kernel that is compiled for a GPU, and of how
+    many. Raises StrataError with a hint.
     """
     ops = ops or ops_for(device)
     with ExitStack() as files:
@@ -171,7 +174,7 @@ def load(
     )
     draft_config = draft_from[1] if draft_from else config
     pipeline = DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm)
-    pipeline.warm_up()
+    pipeline.warm_up(kernels)
     return Model(config, tokenizer, pipeline, spec)
 
 

@@ -68,6 +68,7 @@ class Desk:
             case messages.Gen() | messages.BatchGen():
                 self._begin(command)
             case messages.Stop():
+                self._settle()
                 for name, call in list(self._calls.items()):
                     if call.tokens == 0 or not call.seated:
                         self._cancel(name)
@@ -96,8 +97,13 @@ class Desk:
         self._calls[name] = _Call(command, started.slot, started.reused, self._clock())
         self._send(messages.Resume(started.reused, command.rid))
 
+    def _settle(self) -> None:
+        """A request ends between two windows, when all that it gave is told."""
+        self.tell(self._engine.settle())
+
     def _each(self, slot: int, rid: str, act: Callable[[str], None]) -> None:
         """`act` on the request in `slot`, if there is one and it has that `rid` (empty: any)."""
+        self._settle()
         for name, call in list(self._calls.items()):
             if call.slot == slot and rid in ("", call.rid):
                 act(name)

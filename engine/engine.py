@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.checkpoints import checkpoint_lengths
 from engine.errors import RequestError
+from engine.logits import Logits
 from engine.pipeline import DraftAsk, Pipeline
 from engine.request import Event, Finished, Request, Started
-from engine.sampler import Floats
 from engine.sampling import MAX_SEED
 from engine.scheduler import Scheduler
 from engine.slots import Reuse, Run, Slot, choose_slot
@@ -50,6 +50,8 @@ class Engine:
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
         self._scheduler = Scheduler(self.slots, options.chunk)
         self._arrivals = 0
+        self._under_way: tuple[Window, Callable[[], Logits]] | None = None
+        self._drafts: tuple[list[Run | None], Callable[[], list[list[int]]]] | None = None
         for slot in self.slots:
             pipeline.clear(slot.index)
 
@@ -76,23 +78,46 @@ class Engine:
         return Started(request.id, slot.index, reuse.length)
 
     def cancel(self, request_id: str) -> Finished | None:
-        """End a request before the next window; `None` when it is over already."""
+        """End a request before the next window; `None` when it is over already.
+
+        `settle` comes first.
+        """
+        assert self._under_way is None, "a window is under way"
         for slot in self.slots:
             if slot.run and slot.run.request.id == request_id:
                 return self._scheduler.free(slot, "cancel")
         return None
 
     def step(self) -> list[Event]:
-        """Run one window; no events when no request runs."""
-        self._draft()
-        window = self._scheduler.schedule()
-        if not window.spans:
+        """Run one window; no events when no request runs.
+
+        A pipeline that runs ahead has the next one under way while these events are told.
+        """
+        if self._under_way is None:
+            self._begin()
+        events = self.settle()
+        if self._pipeline.runs_ahead:
+            self._begin()
+        return events
+
+    def settle(self) -> list[Event]:
+        """Finish the window under way, if there is one, and begin no other."""
+        if self._under_way is None:
             return []
-        logits = self._pipeline.forward(window)
-        outcomes = self._judge(window, logits)
+        window, logits = self._under_way
+        self._under_way = None
+        outcomes = self._judge(window, logits())
         self._pipeline.commit(window, [outcome.verdict for outcome in outcomes])
         self._save(window, outcomes)
-        return self._scheduler.update(outcomes)
+        events = self._scheduler.update(outcomes)
+        self._begin_drafts()
+        return events
+
+    def _begin(self) -> None:
+        self._take_drafts()
+        window = self._scheduler.schedule()
+        if window.spans:
+            self._under_way = window, self._pipeline.forward(window)
 
     def _check(self, request: Request) -> None:
         vocab, context = self._pipeline.vocab_size, self._pipeline.max_context
@@ -119,14 +144,21 @@ class Engine:
         elif reuse.length == 0 and slot.computed:
             self._pipeline.clear(slot.index)
 
-    def _draft(self) -> None:
-        """Ask for drafts of every slot whose last commit left it with one token to compute."""
+    def _begin_drafts(self) -> None:
+        """Ask for drafts of every slot that writes; they are taken by the next window."""
         asks = self._asks() if self._pipeline.can_draft else []
         if asks:
-            for ask, drafts in zip(asks, self._pipeline.draft(asks), strict=True):
-                run = self.slots[ask.slot].run
-                assert run is not None
-                run.drafts = drafts[: ask.count]
+            runs = [self.slots[ask.slot].run for ask in asks]
+            self._drafts = runs, self._pipeline.draft(asks)
+
+    def _take_drafts(self) -> None:
+        """Hand over the drafts that were asked for; some runs may be over by now."""
+        if self._drafts:
+            runs, drafts = self._drafts
+            self._drafts = None
+            for run, tokens in zip(runs, drafts(), strict=True):
+                if run:
+                    run.drafts = tokens
 
     def _asks(self) -> list[DraftAsk]:
         writing = [slot for slot in self.slots if slot.run and slot.generated]
@@ -148,13 +180,13 @@ class Engine:
                 )
         return asks
 
-    def _judge(self, window: Window, logits: Floats) -> list[Outcome]:
-        assert logits.shape == (window.wanted, self._pipeline.vocab_size)
+    def _judge(self, window: Window, logits: Logits) -> list[Outcome]:
         outcomes, row = [], 0
         for span in window.spans:
-            rows = logits[row : row + span.wanted]
-            outcomes.append(judge(span, rows, self.slots[span.slot], self.options.eos_ids))
-            row += span.wanted
+            slot = self.slots[span.slot]
+            outcomes.append(judge(span, logits, row, slot, self.options.eos_ids))
+            row += len(span.tokens) - span.logits_from
+        assert row == logits.count
         return outcomes
 
     def _save(self, window: Window, outcomes: Sequence[Outcome]) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from engine.logits import Logits
 from engine.window import Verdict, Window
 
 
@@ -40,21 +38,23 @@ class DraftAsk:
 class Pipeline(Protocol):
     """A model with `slots` seats, each the state of one conversation of up to `max_context` tokens.
 
-    Calls come from one thread. Every `forward` is followed by the `commit` of the same window
-    before any other call. In a window the first row of a span has the position that follows the
-    slot's committed rows. Any exception is fatal for the engine.
+    Calls come from one thread. Between `forward` and the `commit` of the same window only slots
+    without rows in it may be cleared or restored. In a window the first row of a span has the
+    position that follows the slot's committed rows. Any exception is fatal for the engine.
     """
 
     slots: int
     max_context: int
     vocab_size: int
     can_draft: bool
+    runs_ahead: bool
+    """True when `forward` returns long before its window is done."""
 
-    def forward(self, window: Window) -> npt.NDArray[np.float32]:
-        """Logits, float32 [rows wanting logits, vocab_size], in window order.
+    def forward(self, window: Window) -> Callable[[], Logits]:
+        """Begins a window; what is returned waits for the rows that want logits, in window order.
 
-        The array may be reused by the next call. Certain rows may go into the recurrent state at
-        once; draft rows may not.
+        They may be gone after the commit. Certain rows may go into the recurrent state at once;
+        draft rows may not.
         """
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
@@ -65,11 +65,12 @@ class Pipeline(Protocol):
         still begin with another token: a finished conversation that is continued differently.
         """
 
-    def draft(self, asks: Sequence[DraftAsk]) -> list[list[int]]:
-        """For each ask the draft tokens that follow `next_token` of the slot's last commit.
+    def draft(self, asks: Sequence[DraftAsk]) -> Callable[[], list[list[int]]]:
+        """Begins to draft; what is returned waits for the drafts, before the next `forward`.
 
-        0 to `count` tokens each. Called only when `can_draft`, at most once after a commit, for
-        slots whose last commit named a next token. It changes nothing that later windows see.
+        For each ask the tokens that follow `next_token` of the slot's last commit, 0 to `count` of
+        them. Called only when `can_draft`, at most once after a commit, for slots whose last commit
+        named a next token. It changes nothing that later windows see.
         """
 
     def clear(self, slot: int) -> None:

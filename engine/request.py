@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from engine.sampler import Choice
 from engine.sampling import Sampling
@@ -49,8 +49,7 @@ class PromptRead:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(NamedTuple):
     """A token of the answer, in order."""
 
     id: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.request import Event, Finish, Finished, Produced, PromptRead
-from engine.slots import Slot
+from engine.slots import Run, Slot
 from engine.speculative import Outcome
 from engine.window import Span, Window
 
@@ -28,20 +28,27 @@ class Scheduler:
 
     def schedule(self) -> Window:
         """The rows of the next window; without any when no request runs."""
-        spans = [self._next_token(slot) for slot in self.slots if slot.run and slot.missing == 1]
-        reading = [slot for slot in self.slots if slot.run and slot.missing > 1]
-        reading.sort(key=lambda slot: slot.run.arrival if slot.run else 0)
-        shares = self._share(reading)
-        spans += [
-            self._chunk_of(slot, shares[slot.index]) for slot in reading if shares[slot.index]
-        ]
+        spans: list[Span] = []
+        reading: list[Slot] = []
+        for slot in self.slots:
+            if slot.run:
+                if slot.missing > 1:
+                    reading.append(slot)
+                else:
+                    spans.append(_next_token(slot, slot.run))
+        if reading:
+            reading.sort(key=lambda slot: slot.run.arrival if slot.run else 0)
+            shares = self._share(reading)
+            spans += [
+                self._chunk_of(slot, shares[slot.index]) for slot in reading if shares[slot.index]
+            ]
         return Window(tuple(spans))
 
     def update(self, outcomes: Sequence[Outcome]) -> list[Event]:
         """Take in what became of a window's spans, in their order."""
         events: list[Event] = []
         for outcome in outcomes:
-            events += self._take_in(outcome)
+            self._take_in(outcome, events)
         return events
 
     def free(self, slot: Slot, finish: Finish, error: str = "") -> Finished:
@@ -55,15 +62,12 @@ class Scheduler:
         counts = (generated, run.accepted, run.offered, slot.computed)
         return Finished(run.request.id, slot.index, finish, *counts, error=error)
 
-    def _next_token(self, slot: Slot) -> Span:
-        drafts = slot.run.drafts if slot.run else []
-        return Span(slot.index, slot.computed, (slot.tokens[-1], *drafts), 1, 0)
-
     def _chunk_of(self, slot: Slot, rows: int) -> Span:
         end = slot.computed + rows
         tokens = tuple(slot.tokens[slot.computed : end])
         logits_from = rows - 1 if end == len(slot.tokens) else rows
-        return Span(slot.index, slot.computed, tokens, rows, logits_from)
+        sampling = slot.run.request.sampling if slot.run else None
+        return Span(slot.index, slot.computed, tokens, rows, logits_from, sampling)
 
     def _share(self, reading: Sequence[Slot]) -> dict[int, int]:
         """Prompt rows of this window by slot index; `reading` is in order of arrival."""
@@ -77,24 +81,30 @@ class Scheduler:
             left -= rows
         return shares
 
-    def _take_in(self, outcome: Outcome) -> list[Event]:
-        slot = self.slots[outcome.slot]
+    def _take_in(self, outcome: Outcome, events: list[Event]) -> None:
+        index, verdict, choices, offered, finish, error = outcome
+        slot = self.slots[index]
         run = slot.run
         assert run is not None
-        request, total = run.request, len(run.request.tokens)
-        events: list[Event] = []
+        request = run.request
+        total = len(request.tokens)
         if slot.computed < total:
-            read = slot.computed + outcome.verdict.kept
-            events.append(PromptRead(request.id, slot.index, read, total))
-        slot.computed += outcome.verdict.kept
-        slot.tokens += [choice.token for choice in outcome.choices]
-        run.drafts = []
-        run.accepted += outcome.accepted
-        run.offered += outcome.offered
-        events += [Produced(request.id, slot.index, choice) for choice in outcome.choices]
-        if outcome.finish:
-            events.append(self.free(slot, outcome.finish, outcome.error))
-        return events
+            events.append(PromptRead(request.id, index, slot.computed + verdict.kept, total))
+        slot.computed += verdict.kept
+        for choice in choices:
+            slot.tokens.append(choice.token)
+            events.append(Produced(request.id, index, choice))
+        if offered:
+            run.drafts = []
+            run.accepted += outcome.accepted
+            run.offered += offered
+        if finish:
+            events.append(self.free(slot, finish, error))
+
+
+def _next_token(slot: Slot, run: Run) -> Span:
+    tokens = (slot.tokens[-1], *run.drafts)
+    return Span(slot.index, slot.computed, tokens, 1, 0, run.request.sampling)
 
 
 def _readable(slot: Slot) -> int:

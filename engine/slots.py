@@ -34,10 +34,17 @@ class Run:
     reused: int
     save_at: tuple[int, ...]
     """Lengths at which a checkpoint is due; a prompt chunk ends there."""
+    plain: bool = field(init=False)
+    """The id of a row's largest logit is all that is needed of it."""
     drafts: list[int] = field(default_factory=list)
     """Tokens that may follow the known ones."""
     accepted: int = 0
     offered: int = 0
+
+    def __post_init__(self) -> None:
+        request = self.request
+        told = request.hashes or request.logprobs is not None
+        self.plain = request.sampling.plain and not told
 
 
 class Slot:

@@ -7,17 +7,18 @@ windows and never change text: the first row that disagrees still yields its own
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.errors import RequestError
+from engine.logits import Logits
 from engine.request import Finish
-from engine.sampler import Choice, Floats, choose, report
+from engine.sampler import Choice, choose, choose_among, report
+from engine.sampling import Sampling
 from engine.slots import Slot
 from engine.window import Span, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of a span. `choices` are its new tokens, `offered` counts its drafts.
 
     `finish` is set when the request is over, and `error` says why when that is "error".
@@ -36,19 +37,25 @@ class Outcome:
         return max(0, len(self.choices) - 1)
 
 
-def judge(span: Span, logits: Floats, slot: Slot, eos_ids: Collection[int]) -> Outcome:
-    """The outcome of `span`; `logits` [wanted, vocab] are those of its rows that yield some."""
+def judge(span: Span, logits: Logits, first: int, slot: Slot, eos_ids: Collection[int]) -> Outcome:
+    """The outcome of `span`, whose rows that yield logits are those of `logits` from `first` on."""
     if not span.wanted:
         after = slot.tokens[span.start + len(span.tokens)]
         return Outcome(span.slot, Verdict(len(span.tokens), after))
     run = slot.run
     assert run is not None
+    if run.plain and not span.drafts:
+        token = logits.best(first)
+        if token >= 0:
+            finish = _finish(token, slot.generated + 1, run.request.max_new, eos_ids)
+            verdict = Verdict(len(span.tokens), token)
+            return Outcome(span.slot, verdict, (Choice(token),), 0, finish)
     choices: list[Choice] = []
-    finish: Finish | None = None
+    finish = None
     error = ""
     for index in range(span.certain - 1, len(span.tokens)):
         try:
-            choice = _choose(logits[index - span.logits_from], slot, choices)
+            choice = _choose(logits, first + index - span.logits_from, slot, choices)
         except RequestError as failure:
             finish, error = "error", failure.message
             break
@@ -62,14 +69,31 @@ def judge(span: Span, logits: Floats, slot: Slot, eos_ids: Collection[int]) -> O
     return Outcome(span.slot, verdict, tuple(choices), span.drafts, finish, error)
 
 
-def _choose(row: Floats, slot: Slot, choices: list[Choice]) -> Choice:
+def _choose(logits: Logits, row: int, slot: Slot, choices: list[Choice]) -> Choice:
     assert slot.run is not None
     request = slot.run.request
-    recent = slot.tokens[-max(1, request.sampling.penalty_last_n) :]
-    before = recent + [choice.token for choice in choices]
-    position = len(slot.tokens) + len(choices)
-    token = choose(row, before, position, request.sampling)
-    return report(row, token, request.logprobs, request.hashes)
+    token = _token(logits, row, slot, choices, request.sampling)
+    if request.logprobs is None and not request.hashes:
+        return Choice(token)
+    return report(logits.whole(row), token, request.logprobs, request.hashes)
+
+
+def _token(logits: Logits, row: int, slot: Slot, choices: list[Choice], sampling: Sampling) -> int:
+    """The row's token, from as little of the row as says it."""
+    best = logits.best(row)
+    if sampling.plain and best >= 0:
+        return best
+    token = logits.drawn(row) if best >= 0 else None
+    if token is None:
+        recent = slot.tokens[-max(1, sampling.penalty_last_n) :]
+        before = recent + [choice.token for choice in choices]
+        position = len(slot.tokens) + len(choices)
+        candidates = logits.candidates(row) if best >= 0 else None
+        if candidates is not None:
+            token = choose_among(candidates, before, position, sampling)
+        if token is None:
+            token = choose(logits.whole(row), before, position, sampling)
+    return token
 
 
 def _finish(token: int, generated: int, most: int, eos_ids: Collection[int]) -> Finish | None:

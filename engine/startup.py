@@ -61,7 +61,14 @@ def load_planned(
         spec=spec or config.spec,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,
+        kernels=_tell_kernels,
     )
+
+
+def _tell_kernels(done: int, of: int) -> None:
+    """A line for every tenth of the kernels."""
+    if done * 10 // of > (done - 1) * 10 // of:
+        print(f"compiling GPU kernels: {done} of {of}", file=sys.stderr)
 
 
 def engine_for(model: Model, config: EngineConfig) -> Engine:

@@ -1,12 +1,18 @@
-"""A window: the rows that one pass of the model computes, and the verdict on them."""
+"""A window: the rows that one pass of the model computes, and the verdict on them.
+
+Named tuples, here and in what is made of a window, since they are made faster than frozen
+dataclasses, for every slot in every window.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.sampling import Sampling
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Consecutive rows of one slot in a window; row i holds `tokens[i]` at position `start + i`.
 
     The first `certain` rows (at least one) stay whatever comes out. The rows after them are draft
@@ -20,6 +26,8 @@ class Span:
     tokens: tuple[int, ...]
     certain: int
     logits_from: int
+    sampling: Sampling | None = None
+    """How tokens are chosen from the rows that yield logits; None: what is needed is not known."""
 
     @property
     def wanted(self) -> int:
@@ -49,8 +57,7 @@ class Window:
         return sum(span.wanted for span in self.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What stays of a span.
 
     `kept` rows stay, from the first on (`certain <= kept <= len(tokens)`). `next_token` follows the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -81,6 +81,27 @@ def _attention_state(
             torch.zeros(shape.slots, shape.context // ratio + 1, length, device=ops.device),
         )
     return AttentionState(cache, indexer)
+
+
+class EagerState:
+    """What slots remember, tensor by tensor: [S, ...] each."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+
+    def clear(self, slot: int) -> None:
+        """Zeroes."""
+        for tensor in self._tensors:
+            tensor[slot].zero_()
+
+    def save(self, slot: int) -> list[torch.Tensor]:
+        """A copy."""
+        return [tensor[slot].clone() for tensor in self._tensors]
+
+    def restore(self, slot: int, saved: list[torch.Tensor]) -> None:
+        """The other way."""
+        for tensor, copy in zip(self._tensors, saved, strict=True):
+            tensor[slot].copy_(copy)
 
 
 def recurrent_tensors(blocks: tuple[Block, ...]) -> list[torch.Tensor]:

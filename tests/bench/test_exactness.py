@@ -16,6 +16,7 @@ from bench.suites import SUITES
 from bench.texts import GREEDY, SAMPLED, Text, texts
 from engine.engine import EngineOptions
 from engine.errors import ConfigError
+from engine.logits import HostLogits, whole_rows
 from engine.ops import ops_for
 from engine.pipeline import Checkpoint
 from engine.window import Window
@@ -57,9 +58,10 @@ def test_without_a_draft_layer_those_suites_are_left_out() -> None:
 
 def test_a_text_that_repeats_itself_does_not_count() -> None:
     class Constant(ToyPipeline):
-        def forward(self, window: Window) -> np.ndarray:
-            logits = super().forward(window)
-            return np.tile(np.arange(VOCAB, dtype=np.float32), (len(logits), 1))
+        def forward(self, window: Window) -> Callable[[], HostLogits]:
+            count = super().forward(window)().count
+            logits = HostLogits(np.tile(np.arange(VOCAB, dtype=np.float32), (count, 1)))
+            return lambda: logits
 
     report = _check(Constant(slots=3, max_context=2000), "slots")
     assert not report.equal
@@ -75,11 +77,11 @@ class Ulp(ToyPipeline):
         self._when = when
         self.restored = self.continued = False
 
-    def forward(self, window: Window) -> np.ndarray:
-        logits = super().forward(window).copy()
+    def forward(self, window: Window) -> Callable[[], HostLogits]:
+        logits = whole_rows(super().forward(window)())
         if len(logits) and (self._when(window) or self.restored or self.continued):
             logits[-1, 7] = np.nextafter(logits[-1, 7], np.float32(np.inf))
-        return logits
+        return lambda: HostLogits(logits)
 
 
 def _spans(window: Window) -> int:
@@ -130,8 +132,8 @@ def test_a_checkpoint_that_brings_back_another_state_is_found() -> None:
 
 def test_a_suite_that_could_not_do_its_work_says_so() -> None:
     class Mute(ToyPipeline):
-        def draft(self, asks: Sequence[Any]) -> list[list[int]]:
-            return [[] for _ in asks]
+        def draft(self, asks: Sequence[Any]) -> Callable[[], list[list[int]]]:
+            return lambda: [[] for _ in asks]
 
     difference = _check(Mute(slots=3, max_context=2000), "drafts").suites[0].difference
     assert difference is not None
@@ -140,11 +142,11 @@ def test_a_suite_that_could_not_do_its_work_says_so() -> None:
 
 def test_an_error_of_the_engine_is_a_difference() -> None:
     class Broken(ToyPipeline):
-        def forward(self, window: Window) -> np.ndarray:
-            logits = super().forward(window).copy()
+        def forward(self, window: Window) -> Callable[[], HostLogits]:
+            logits = whole_rows(super().forward(window)())
             if _spans(window) > 2:
                 logits[:] = np.nan
-            return logits
+            return lambda: HostLogits(logits)
 
     difference = _check(Broken(slots=3, max_context=2000), "slots").suites[0].difference
     assert difference is not None
@@ -156,7 +158,7 @@ def test_a_difference_names_the_first_row() -> None:
     target = ToyPipeline(slots=3, max_context=2000)
 
     class At(Ulp):
-        def forward(self, window: Window) -> np.ndarray:
+        def forward(self, window: Window) -> Callable[[], HostLogits]:
             self.continued = _spans(window) > 1 and window.spans[-1].start >= first
             return super().forward(window)
 

@@ -68,11 +68,11 @@ turns = st.builds(
 
 
 @settings(max_examples=250, deadline=None)
-@given(options, st.integers(1, 3), st.lists(turns, min_size=1, max_size=9))
+@given(options, st.integers(1, 3), st.booleans(), st.lists(turns, min_size=1, max_size=9))
 def test_answers_equal_those_of_a_model_with_nothing_cached(
-    setting: EngineOptions, slots: int, acts: list[Turn]
+    setting: EngineOptions, slots: int, runs_ahead: bool, acts: list[Turn]
 ) -> None:
-    engine = Engine(ToyPipeline(slots, CONTEXT), setting)
+    engine = Engine(ToyPipeline(slots, CONTEXT, runs_ahead=runs_ahead), setting)
     histories: list[list[int]] = [[], [1, 2], [1, 2, 3], [0]]
     asked: dict[str, Request] = {}
     answers: dict[str, Answer] = {}
@@ -92,8 +92,10 @@ def test_answers_equal_those_of_a_model_with_nothing_cached(
         collect([engine.submit(request)], answers)
         for _ in range(act.steps):
             collect(engine.step(), answers)
-        if act.walks_away and (end := engine.cancel(request.id)):
-            collect([end], answers)
+        if act.walks_away:
+            collect(engine.settle(), answers)
+            if end := engine.cancel(request.id):
+                collect([end], answers)
         histories[act.of] = prompt + answers[request.id].tokens
     while engine.busy:
         collect(engine.step(), answers)

@@ -12,6 +12,7 @@ from engine.errors import ConfigError, ModelFileError
 from engine.gguf.dequantize import dequantize
 from engine.gguf.reader import open_gguf
 from engine.gguf.tokenizer import Tokenizer
+from engine.logits import whole_rows
 from engine.model_info import ModelInfo
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
@@ -113,12 +114,12 @@ def test_loads_and_computes(model: str) -> None:
     gguf = open_synthetic(f"{model},{SMALL}")
     pipeline = _pipeline(gguf, ops_for("cpu"))
     window = Window((Span(0, 0, tuple(range(40, 60)), 20, 0),))
-    logits = pipeline.forward(window)
+    logits = whole_rows(pipeline.forward(window)())
     assert logits.shape == (20, 1024)
     assert np.isfinite(logits).all()
     assert 0.3 < logits.std() < 5
     pipeline.commit(window, [Verdict(20, 7)])
-    assert len(pipeline.draft([DraftAsk(0, 3, 0.0)])[0]) == 3
+    assert len(pipeline.draft([DraftAsk(0, 3, 0.0)])()[0]) == 3
 
 
 def _routes(model: str, tokens: int) -> Iterator[np.ndarray]:

@@ -8,12 +8,13 @@ Whole numbers carry both, so equal histories give equal bits. Any breach of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
+from engine.logits import HostLogits
 from engine.pipeline import Checkpoint, DraftAsk
 from engine.window import Span, Verdict, Window
 
@@ -69,17 +70,19 @@ class ToyPipeline:
         can_draft: bool = True,
         accuracy: float = 0.7,
         fail_on: int | None = None,
+        runs_ahead: bool = False,
     ) -> None:
         self.slots = slots
         self.max_context = max_context
         self.can_draft = can_draft
+        self.runs_ahead = runs_ahead
         self.windows: list[Window] = []
         self._accuracy = accuracy
         self._fail_on = fail_on
         self._seats = [_Seat() for _ in range(slots)]
         self._pending: tuple[Window, list[list[int]]] | None = None
 
-    def forward(self, window: Window) -> np.ndarray:
+    def forward(self, window: Window) -> Callable[[], HostLogits]:
         assert self._pending is None, "the window before was not committed"
         assert window.spans, "an empty window"
         slots = [span.slot for span in window.spans]
@@ -91,7 +94,8 @@ class ToyPipeline:
             states.append(trail)
         self._pending = (window, states)
         self.windows.append(window)
-        return np.stack(rows) if rows else np.empty((0, VOCAB), np.float32)
+        logits = HostLogits(np.stack(rows) if rows else np.empty((0, VOCAB), np.float32))
+        return lambda: logits
 
     def commit(self, window: Window, verdicts: Sequence[Verdict]) -> None:
         assert self._pending is not None, "nothing to commit"
@@ -107,15 +111,16 @@ class ToyPipeline:
             seat.next_token = verdict.next_token
         self._pending = None
 
-    def draft(self, asks: Sequence[DraftAsk]) -> list[list[int]]:
+    def draft(self, asks: Sequence[DraftAsk]) -> Callable[[], list[list[int]]]:
         self._settled()
         assert self.can_draft, "no draft layer"
         assert asks, "no asks"
         assert len({ask.slot for ask in asks}) == len(asks)
-        return [self._drafts(ask) for ask in asks]
+        drafts = [self._drafts(ask) for ask in asks]
+        return lambda: drafts
 
     def clear(self, slot: int) -> None:
-        self._settled()
+        self._not_under_way(slot)
         self._seats[slot] = _Seat()
 
     def save(self, slot: int) -> Checkpoint:
@@ -125,7 +130,7 @@ class ToyPipeline:
         return Checkpoint(seat.length, (slot, seat.state, tuple(seat.cells[: seat.length])))
 
     def restore(self, slot: int, checkpoint: Checkpoint) -> None:
-        self._settled()
+        self._not_under_way(slot)
         owner, state, tokens = checkpoint.state
         seat = self._seats[slot]
         assert owner == slot, "another slot's checkpoint"
@@ -172,6 +177,10 @@ class ToyPipeline:
             if luck < ask.min_probability:
                 break
         return drafts
+
+    def _not_under_way(self, slot: int) -> None:
+        spans = self._pending[0].spans if self._pending else ()
+        assert slot not in {span.slot for span in spans}, "between a window and its commit"
 
     def _settled(self) -> None:
         assert self._pending is None, "between a window and its commit"

@@ -42,7 +42,7 @@ def _read(
 
 
 def _draft(pipeline: DevicePipeline, slot: int, count: int = COUNT, p: float = 0.0) -> list[int]:
-    (drafts,) = pipeline.draft([DraftAsk(slot, count, p)])
+    (drafts,) = pipeline.draft([DraftAsk(slot, count, p)])()
     return drafts
 
 
@@ -103,7 +103,7 @@ def test_several_slots_draft_together(pipeline: DevicePipeline) -> None:
     for slot, length in enumerate((10, 25, 40)):
         _read(pipeline, slot, 0, length)
     alone = [_draft(pipeline, slot, slot + 1) for slot in range(3)]
-    together = pipeline.draft([DraftAsk(slot, slot + 1, 0.0) for slot in (2, 0, 1)])
+    together = pipeline.draft([DraftAsk(slot, slot + 1, 0.0) for slot in (2, 0, 1)])()
     assert together == [alone[2], alone[0], alone[1]]
 
 

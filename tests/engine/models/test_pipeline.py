@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import engine
+from engine.logits import whole_rows
 from engine.pipeline import DraftAsk, Pipeline
 from engine.window import Span, Verdict, Window
 
@@ -80,7 +81,7 @@ def _feed(
     certain = len(tokens) if certain is None else certain
     kept = len(tokens) if kept is None else kept
     window = Window((Span(slot, start, tokens, certain, 0),))
-    logits = pipeline.forward(window).copy()
+    logits = whole_rows(pipeline.forward(window)())
     pipeline.commit(window, [Verdict(kept, follows)])
     return logits
 
@@ -107,8 +108,9 @@ def test_windows_of_any_mix(case: Case, seed: int) -> None:
         if not spans:
             continue
         window = Window(tuple(spans))
-        logits = case.many.forward(window).copy()
-        assert logits.shape == (window.wanted, case.many.vocab_size)
+        found = case.many.forward(window)()
+        assert found.count == window.wanted
+        logits = whole_rows(found)
         case.many.commit(window, verdicts)
         row = 0
         for span, verdict in zip(spans, verdicts, strict=True):
@@ -125,7 +127,7 @@ def test_windows_of_any_mix(case: Case, seed: int) -> None:
             if v.next_token is not None and done[s.slot] + DRAFTS < LENGTH
         ]
         if case.many.can_draft and asks and random.random() < 0.7:
-            drafts = case.many.draft(asks)
+            drafts = case.many.draft(asks)()
             assert all(len(tokens) <= DRAFTS for tokens in drafts)
 
 
@@ -230,8 +232,7 @@ def test_restoring_one_slot_leaves_the_others(case: Case) -> None:
 def test_a_window_without_wanted_rows(case: Case) -> None:
     text = _text(7)
     window = Window((Span(0, 0, text[:40], 40, 40),))
-    logits = case.many.forward(window)
-    assert logits.shape == (0, case.many.vocab_size)
+    assert case.many.forward(window)().count == 0
     case.many.commit(window, [Verdict(40, text[40])])
     _same(_feed(case.many, 0, 40, text[40:]), case.expected(text)[40:])
 
@@ -240,11 +241,11 @@ def test_a_slot_can_be_filled_to_the_last_cell(case: Case) -> None:
     text = _text(11, CONTEXT)
     _feed(case.many, 0, 0, text[: CONTEXT - 2], follows=text[-2])
     if case.many.can_draft:
-        case.many.draft([DraftAsk(0, DRAFTS, 0.0)])
+        case.many.draft([DraftAsk(0, DRAFTS, 0.0)])()
     last = _feed(case.many, 0, CONTEXT - 2, text[-2:], certain=1, follows=1)
     _same(last, case.expected(text)[-2:])
     if case.many.can_draft:
-        assert len(case.many.draft([DraftAsk(0, DRAFTS, 0.0)])[0]) <= DRAFTS
+        assert len(case.many.draft([DraftAsk(0, DRAFTS, 0.0)])()[0]) <= DRAFTS
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,0 +1,64 @@
+"""Making CUDA graphs, and how many rows they have."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Rows of graphs. Windows with more rows are prompts: their kernels run so long that launches hide
+behind them."""
+
+
+def graph_rows(rows: int) -> int:
+    """The fewest rows of a graph that has room for `rows`; 0: none has."""
+    step = bisect_left(LADDER, rows)
+    return LADDER[step] if step < len(LADDER) else 0
+
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Graph(Protocol):
+    """Launches that can be repeated."""
+
+    def replay(self) -> None:
+        """Once more, with what lies in the same memory now."""
+
+
+class Recorder:
+    """Makes graphs that run one after another: what lies between their operators is shared."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def record(self, run: Callable[[], Tensors]) -> tuple[Graph, Tensors]:
+        """What `run` launches, and the tensors that every replay writes again.
+
+        It is run once before, which compiles its kernels.
+        """
+        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self._stream):
+            run()
+            self._stream.synchronize()
+            graph.capture_begin(pool=self._pool)
+            try:
+                left = run()
+            finally:
+                graph.capture_end()
+        return graph, left
+
+    def wait(self) -> None:
+        """Until everything that was launched is done."""
+        torch.cuda.current_stream(self.device).synchronize()
+
+
+def recorder_for(device: str) -> Recorder | None:
+    """None where there are no graphs."""
+    return Recorder(device) if device.startswith("cuda") else None

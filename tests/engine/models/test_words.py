@@ -1,0 +1,69 @@
+"""The input of a window's graph says what `rows_of` says, and rows it lacks change nothing."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import engine
+from engine.models.runner import EagerRunner
+from engine.models.words import SpanRows, Words
+from engine.rows import rows_of
+
+SPARE = 4
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+@pytest.mark.parametrize("more", [0, 1, 5])
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0, 5, 1, 1)],
+        [(3, 0, 7, 7)],
+        [(2, 40, 3, 1), (0, 7, 2, 2), (1, 100_000, 4, 1)],
+    ],
+)
+def test_a_graphs_input_is_the_windows_rows(spans: list[SpanRows], more: int) -> None:
+    count = sum(rows for _, _, rows, _ in spans)
+    tokens = [248_319 - i for i in range(count)]
+    words = Words(count + more, SPARE, "cpu")
+    words.write([1] * (count + more), [(9, 77, count + more, 1)])
+    words.write(tokens, spans)
+    words.send()
+    padded = [*spans, (SPARE, 0, more, 0)] if more else spans
+    wanted = rows_of(padded)
+    assert words.ids.tolist() == tokens + [0] * more
+    assert torch.equal(words.rows.spans[: len(padded)], wanted.spans)
+    assert not words.rows.spans[len(padded) :].any()
+    assert torch.equal(words.rows.slots, wanted.slots)
+    assert torch.equal(words.rows.positions, wanted.positions)
+
+
+def test_rows_that_a_window_lacks_change_nothing() -> None:
+    """Beside a window of two slots; the last slot stays as it was cleared where it matters."""
+    path = FIXTURES / "q4exp-a-q4k.gguf"
+    plain, padded = (engine.load(path, slots=5, max_context=64).pipeline for _ in range(2))
+    windows: list[list[SpanRows]] = [
+        [(0, 0, 5, 5), (1, 0, 3, 3)],
+        [(1, 3, 4, 1), (0, 5, 1, 1)],
+        [(0, 6, 2, 2)],
+    ]
+    for spans in windows:
+        count = sum(rows for _, _, rows, _ in spans)
+        tokens = list(range(7, 7 + count))
+        words = Words(12, SPARE, "cpu")
+        words.write(tokens, spans)
+        words.send()
+        runner = EagerRunner(padded.trunk, "cpu", hyper=True, drafts=False)
+        residual, hidden = runner.compute(words.ids, words.rows)
+        wanted = plain.trunk.forward(torch.tensor(tokens), rows_of(spans))
+        assert torch.equal(residual[:count], wanted)
+        assert torch.equal(padded.trunk.logits(hidden)[:count], _logits(plain, wanted))
+    for one, other in zip(plain.trunk.state, padded.trunk.state, strict=True):
+        assert torch.equal(one[:SPARE], other[:SPARE])
+
+
+def _logits(
+    pipeline: engine.models.pipeline.DevicePipeline, residual: torch.Tensor
+) -> torch.Tensor:
+    return pipeline.trunk.logits(pipeline.trunk.hidden(residual))
