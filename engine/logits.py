@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-CANDIDATES = 64
-"""How many of a row's largest logits a device keeps ready."""
+CANDIDATES, WIDE = 64, 256
+"""How many of a row's largest logits a device has ready: where `top_k` says how many can be drawn,
+or where `top_p` leaves it open in a window."""
 
 Floats = npt.NDArray[np.float32]
 Whole = npt.NDArray[np.int64]

@@ -1,9 +1,9 @@
 """What choosing a token needs of a row of logits: see `engine/sampler.py`, which this follows.
 
 Logits are compared as integers that order like they do, so no result depends on an order of work.
-A row is a tree: leaves of 16 logits, tops of 16 leaves. The 64 largest logits lie in the 64 tops
-with the largest maxima (of equal ones the first), among those in the 64 largest leaves: an element
-outside has 64 others before it. Weights are whole numbers from the float64 operations of the
+A row is a tree: leaves of 16 logits, tops of 16 leaves. The K largest logits lie in the K tops
+with the largest maxima (of equal ones the first), among those in the K largest leaves: an element
+outside has K others before it. Weights are whole numbers from the float64 operations of the
 sampler, one by one.
 """
 
@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.dependent import announce, launch_options, wait
-from engine.logits import CANDIDATES
+from engine.logits import WIDE
 
 LEAF = tl.constexpr(16)
 TOP = tl.constexpr(256)
@@ -112,14 +112,14 @@ def among_largest(keys, K: tl.constexpr):
 @triton.jit(do_not_specialize=["columns", "tops"])
 def candidates(
     LOGITS, LEAVES, TOP_MAXIMA, ASKED, SCRATCH, IDS, VALUES, columns, tops, K: tl.constexpr,
-    B: tl.constexpr, PDL: tl.constexpr,
+    ROOM: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The K largest logits of asked rows, ascending ids; ids behind `columns` are none. Grid (asked
     rows,)."""
     announce(PDL)
     number = tl.program_id(0)
     at = tl.arange(0, B)
-    scratch = SCRATCH + number * K
+    scratch = SCRATCH + number * ROOM
     chosen = tl.arange(0, K)[:, None]
     inner = tl.arange(0, LEAF)[None, :]
     wait(PDL)
@@ -137,7 +137,7 @@ def candidates(
     at = tl.reshape(tl.load(scratch + chosen) * LEAF + inner, [K * LEAF])
     x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
     taken = among_largest(tl.where(at < columns, sortable(x), NOTHING), K)
-    place = number * K + tl.cumsum(taken, axis=0) - 1
+    place = number * ROOM + tl.cumsum(taken, axis=0) - 1
     tl.store(IDS + place, at, mask=taken > 0)
     tl.store(VALUES + place, x, mask=taken > 0)
 
@@ -277,7 +277,7 @@ class Chooser:
 
     Results lie in host memory and are there when the stream has come that far. found: int32 [rows],
     the best token of each row. Of rows that were asked for, in that order: ids and values [rows,
-    64], their candidates; drawn: int64 [rows, 2].
+    256], their candidates; drawn: int64 [rows, 2].
     """
 
     def __init__(self, rows: int, columns: int, device: str) -> None:
@@ -294,7 +294,7 @@ class Chooser:
         self._leaves = here(rows, self._tops * LEAF.value)
         self._top_maxima = here(rows, self._tops)
         self.best = here(rows)
-        self._scratch = here(rows, CANDIDATES)
+        self._scratch = here(rows, WIDE)
         self._sums = here(rows, self._tiles, dtype=torch.int64)
         self._asked = here(rows, WORDS, dtype=torch.int64)
         self._asked_host = host(rows, WORDS, dtype=torch.int64)
@@ -302,8 +302,8 @@ class Chooser:
         (one,) = struct.unpack("<q", struct.pack("<d", 1.0))
         every = [[row, one, 0, 0] for row in range(rows)]
         self._every = torch.tensor(every, dtype=torch.int64).to(device)
-        self.ids = host(rows, CANDIDATES)
-        self.values = host(rows, CANDIDATES, dtype=torch.float32)
+        self.ids = host(rows, WIDE)
+        self.values = host(rows, WIDE, dtype=torch.float32)
         self.drawn = host(rows, 2, dtype=torch.int64)
 
     def find_best(self, logits: torch.Tensor) -> None:
@@ -331,15 +331,16 @@ class Chooser:
             B=triton.next_power_of_2(self._tiles), **options,
         )  # fmt: skip
 
-    def ask(self, logits: torch.Tensor, words: Sequence[Sequence[int]]) -> None:
-        """After `find_best` of the same logits: more about some of its rows, `WORDS` of each."""
+    def ask(self, logits: torch.Tensor, words: Sequence[Sequence[int]], most: int) -> None:
+        """After `find_best` of the same logits: more about some of its rows, `WORDS` of each, and
+        `most` candidates."""
         count, options = len(words), launch_options(logits)
         self._asked_host[:count] = torch.tensor(words)
         self._asked[:count].copy_(self._asked_host[:count], non_blocking=True)
         candidates[(count,)](
             logits, self._leaves, self._top_maxima, self._asked, self._scratch, self.ids,
-            self.values, self._columns, self._tops, K=CANDIDATES,
-            B=max(CANDIDATES, triton.next_power_of_2(self._tops)), num_warps=4, **options,
+            self.values, self._columns, self._tops, K=most, ROOM=WIDE,
+            B=max(most, triton.next_power_of_2(self._tops)), num_warps=4, **options,
         )  # fmt: skip
         if any(temperature for _, temperature, *_ in words):
             weighed = (logits, self.best, self._asked, self._sums)

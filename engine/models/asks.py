@@ -25,6 +25,11 @@ class Ask:
         return not (sampling.greedy or sampling.top_k or sampling.penalises)
 
     @property
+    def wide(self) -> bool:
+        """True when a few candidates more may save a look at the whole row."""
+        return self.weighed and self.sampling.top_p < 1
+
+    @property
     def words(self) -> tuple[int, int, int, int]:
         """See `engine.kernels.sampling.WORDS`. Where `top_p` cuts, the sum of all is asked for."""
         sampling = self.sampling

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from engine.kernels.sampling import Chooser
-from engine.logits import CANDIDATES, Candidates, Floats
+from engine.logits import CANDIDATES, WIDE, Candidates, Floats
 from engine.models.asks import Ask
 
 
@@ -28,8 +28,9 @@ class DeviceLogits:
         self._rows = rows
         self._asked = {ask.row: (number, ask) for number, ask in enumerate(asks)}
         self._best: list[int] = []
+        self._most = WIDE if any(ask.wide for ask in asks) else CANDIDATES
         if asks:
-            chooser.ask(logits, [ask.words for ask in asks])
+            chooser.ask(logits, [ask.words for ask in asks], self._most)
 
     def best(self, row: int) -> int:
         """See `Logits.best`."""
@@ -50,7 +51,7 @@ class DeviceLogits:
         if ask is None:
             return None
         chooser, columns = self._chooser, self._logits.shape[1]
-        count = min(CANDIDATES, columns)
+        count = min(self._most, columns)
         return Candidates(
             chooser.ids[number, :count].numpy().astype(np.int64),
             chooser.values[number, :count].numpy(),

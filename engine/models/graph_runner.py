@@ -10,7 +10,7 @@ import torch
 
 from engine.kernels.compile_ahead import compile_ahead
 from engine.kernels.sampling import Chooser
-from engine.logits import HostLogits
+from engine.logits import CANDIDATES, WIDE, HostLogits
 from engine.models.asks import Ask
 from engine.models.device_logits import DeviceLogits
 from engine.models.graphs import LADDER, Graph, Recorder, graph_rows
@@ -121,7 +121,8 @@ class GraphRunner:
             logits = self._trunk.logits(hidden)
             self._trunk.commit(words.rows)
             self._chooser.find_best(logits)
-            self._chooser.ask(logits, [Ask(0, 1, Sampling(temperature=1.0)).words])
+            for most in (CANDIDATES, WIDE):
+                self._chooser.ask(logits, [Ask(0, 1, Sampling(temperature=1.0)).words], most)
         for rows in LONG:
             ids = torch.zeros(rows, dtype=torch.int64, device=self._device)
             self._eager.compute(ids, rows_of([(self._spare, 0, rows, rows)], self._device), [0])

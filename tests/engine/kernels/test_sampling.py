@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.sampling import Chooser
-from engine.logits import CANDIDATES
+from engine.kernels.sampling import Chooser, rows_at, spread_rows
+from engine.logits import CANDIDATES, WIDE
 from engine.models.asks import Ask
 from engine.models.device_logits import DeviceLogits
 from engine.sampler import _filtered, _largest, _weights, choose, choose_among
@@ -125,7 +125,7 @@ def test_what_the_device_says_is_what_the_sampler_chooses(
 def test_the_sum_of_weights_says_what_top_p_keeps() -> None:
     """A nucleus among the candidates is exact, a wider one is left to the whole row."""
     rows = rows_of_logits(4, 1, 5000, 0)
-    narrow = Sampling(temperature=0.3, top_p=0.5, seed=1)
+    narrow = Sampling(temperature=0.5, top_p=0.5, seed=1)
     wide = Sampling(temperature=30.0, top_p=0.9, seed=1)
     for sampling, told in ((narrow, True), (wide, False)):
         found = chosen(rows, [Ask(0, 7, sampling)]).candidates(0)
@@ -134,9 +134,29 @@ def test_the_sum_of_weights_says_what_top_p_keeps() -> None:
         assert found.total == weights.sum()
         kept = _filtered(weights, sampling)
         assert kept is not None
-        assert (kept.sum() <= CANDIDATES) == told
+        assert (kept.sum() <= WIDE) == told
         token = choose_among(found, [], 7, sampling)
         assert token == (choose(rows[0], [], 7, sampling) if told else None)
+
+
+def test_the_likeliest_tokens_and_their_share() -> None:
+    rows = rows_of_logits(6, 3, 5000, 0)
+    rows[1, 7] = np.nan
+    tokens, told = torch.zeros(3, dtype=torch.int64), torch.zeros(3, 2, dtype=torch.int64)
+    Chooser(4, 5000, "cpu").likeliest(torch.from_numpy(rows), tokens, told)
+    assert tokens.tolist() == told[:, 0].tolist() == [rows[0].argmax(), 0, rows[2].argmax()]
+    sums = [int(_weights(rows[row], 1.0).sum()) for row in (0, 2)]
+    assert told[:, 1].tolist() == [sums[0], 0, sums[1]]
+
+
+def test_rows_go_to_places_and_come_back() -> None:
+    random = torch.Generator().manual_seed(1)
+    source, target = torch.randn(4, 2, 700, generator=random), torch.zeros(6, 2, 700)
+    spread_rows(source, target, torch.tensor([5, -1, 0, 2], dtype=torch.int32))
+    assert torch.equal(target[[5, 0, 2]], source[[0, 2, 3]])
+    assert not target[[1, 3, 4]].any()
+    places = torch.tensor([2, 2, 5], dtype=torch.int32)
+    assert torch.equal(rows_at(target, places), target[[2, 2, 5]])
 
 
 def kernels_of_a_vocabulary(kernels: list[Any]) -> None:
@@ -144,8 +164,13 @@ def kernels_of_a_vocabulary(kernels: list[Any]) -> None:
     chooser = Chooser(1, 248_320, "cpu")
     logits = torch.zeros(1, 248_320)
     chooser.find_best(logits)
-    chooser.ask(logits, [Ask(0, 1, Sampling(temperature=1.0)).words])
-    assert len(kernels) == 5
+    for most in (CANDIDATES, WIDE):
+        chooser.ask(logits, [Ask(0, 1, Sampling(temperature=1.0)).words], most)
+    chooser.likeliest(
+        logits, torch.zeros(1, dtype=torch.int64), torch.zeros(1, 2, dtype=torch.int64)
+    )
+    rows_at(logits, torch.zeros(1, dtype=torch.int32))
+    assert len({kernel.hash for kernel in kernels}) == 8
     assert not any("fma." in kernel.asm["ptx"] for kernel in kernels)
 
 

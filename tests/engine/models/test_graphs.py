@@ -10,7 +10,7 @@ import torch
 
 import engine
 from engine.engine import Engine, EngineOptions
-from engine.logits import CANDIDATES, whole_rows
+from engine.logits import WIDE, whole_rows
 from engine.models import graph_drafting, graph_runner
 from engine.models import pipeline as pipelines
 from engine.models.graph_drafting import GraphDrafting
@@ -60,21 +60,21 @@ class HostChooser:
 
     def __init__(self, rows: int, columns: int, device: str) -> None:
         self.found = torch.zeros(rows, dtype=torch.int32)
-        self.ids = torch.zeros(rows, CANDIDATES, dtype=torch.int32)
-        self.values = torch.zeros(rows, CANDIDATES)
+        self.ids = torch.zeros(rows, WIDE, dtype=torch.int32)
+        self.values = torch.zeros(rows, WIDE)
         self.drawn = torch.zeros(rows, 2, dtype=torch.int64)
 
     def find_best(self, logits: torch.Tensor) -> None:
         """Like `Chooser.find_best`."""
         self.found[: len(logits)] = logits.argmax(dim=1)
 
-    def ask(self, logits: torch.Tensor, words: Sequence[Sequence[int]]) -> None:
+    def ask(self, logits: torch.Tensor, words: Sequence[Sequence[int]], most: int) -> None:
         """Like `Chooser.ask`."""
         for number, (row, bits, least, u) in enumerate(words):
             logit = logits[row].numpy()
-            ids = _largest(logit, CANDIDATES)
-            self.ids[number] = torch.from_numpy(ids)
-            self.values[number] = torch.from_numpy(logit[ids])
+            ids = _largest(logit, most)
+            self.ids[number, :most] = torch.from_numpy(ids)
+            self.values[number, :most] = torch.from_numpy(logit[ids])
             if bits:
                 (temperature,) = struct.unpack("<d", struct.pack("<q", bits))
                 weights = _weights(logit, temperature)
