@@ -154,4 +154,4 @@ class GraphRunner:
 
         graph, (residual, logits) = self._recorder.record(window)
         after, _ = self._recorder.record(commit)
-        return WindowGraph(words, kept, residual, logits, graph, after)
+        return WindowGraph(words, kept, residual, self._recorder.lend(logits), graph, after)

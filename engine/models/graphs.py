@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -27,6 +27,13 @@ class Graph(Protocol):
 
     def replay(self) -> None:
         """Once more, with what lies in the same memory now."""
+
+
+class _Memory:
+    """Memory as torch takes it over, without owning it."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__cuda_array_interface__ = interface
 
 
 class Recorder:
@@ -53,6 +60,13 @@ class Recorder:
             finally:
                 graph.capture_end()
         return graph, left
+
+    def lend(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor in the same memory, which graphs made later may use, too.
+
+        For what is read before another graph runs.
+        """
+        return torch.as_tensor(_Memory(tensor.__cuda_array_interface__), device=self.device)
 
     def wait(self) -> None:
         """Until everything that was launched is done."""
