@@ -36,6 +36,8 @@ Mask = npt.NDArray[np.bool_]
 ONE = 1 << 40
 """The weight of the largest logit."""
 _LOWEST = -32.0
+_BLOCK = 8192
+"""Logits that are weighed at a time, so that what lies between the operations stays in a cache."""
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has zeros at its end, so that k * first is exact for small k.
 _LN2_HIGH = 0.6931471803691238
@@ -180,11 +182,15 @@ def _largest(row: Floats, count: int) -> Whole:
 
 
 def _weights(logits: Floats, temperature: float) -> Whole:
-    with np.errstate(over="ignore"):  # minus infinity at a tiny temperature: weight 0
-        x = (logits.astype(np.float64) - float(logits.max())) / temperature
-    weights = np.zeros(len(x), np.int64)
-    some = np.flatnonzero(x >= _LOWEST)
-    weights[some] = np.rint(_exp(x[some]) * float(ONE)).astype(np.int64)
+    largest = float(logits.max())
+    weights = np.zeros(len(logits), np.int64)
+    for start in range(0, len(logits), _BLOCK):
+        x = logits[start : start + _BLOCK].astype(np.float64)
+        x -= largest
+        with np.errstate(over="ignore"):  # minus infinity at a tiny temperature: weight 0
+            x /= temperature
+        some = np.flatnonzero(x >= _LOWEST)
+        weights[start + some] = np.rint(_exp(x[some]) * float(ONE))
     return weights
 
 
@@ -194,8 +200,21 @@ def _exp(x: Doubles) -> Doubles:
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
     result = np.full_like(r, _INVERSE_FACTORIALS[0])
     for factor in _INVERSE_FACTORIALS[1:]:
-        result = result * r + factor
+        result *= r
+        result += factor
     return np.ldexp(result, k.astype(np.int32))
+
+
+def _heaviest(weights: Whole, need: int) -> Whole:
+    """As many of the heaviest as make `need`, some more perhaps, by falling weight."""
+    count = 1024  # sorting a few is much faster than sorting a vocabulary
+    while count < len(weights):
+        bound = np.partition(weights, len(weights) - count)[len(weights) - count]
+        some = np.flatnonzero(weights > bound)
+        if len(some) and int(weights[some].sum()) >= need:
+            return some[np.argsort(-weights[some], kind="stable")]
+        count *= 8
+    return np.argsort(-weights, kind="stable")
 
 
 def _filtered(
@@ -209,11 +228,13 @@ def _filtered(
     least = least_weight(sampling)
     sure = least > bound
     if sampling.top_p < 1:
-        order = np.argsort(-weights, kind="stable")
+        whole = int(weights.sum()) if total is None else total
+        need = whole * round(sampling.top_p * 2**32) >> 32
+        order = _heaviest(weights, need)
         sums = np.cumsum(weights[order])
-        whole = int(sums[-1]) if total is None else total
-        last = int(np.searchsorted(sums, whole * round(sampling.top_p * 2**32) >> 32))
-        kept[order[last + 1 :]] = False
+        last = int(np.searchsorted(sums, need))
+        kept[:] = False
+        kept[order[: last + 1]] = True
         sure = sure or (last < len(sums) and int(weights[order[last]]) > bound)
     kept &= weights >= least
     return kept if sure else None
