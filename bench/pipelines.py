@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.engine import Engine
+from engine.logits import Logits
 from engine.pipeline import Checkpoint, DraftAsk, Pipeline
 from engine.window import Verdict, Window
 
@@ -58,8 +56,9 @@ class InjectedDrafts:
         self.max_context = pipeline.max_context
         self.vocab_size = pipeline.vocab_size
         self.can_draft = pipeline.can_draft
+        self.runs_ahead = pipeline.runs_ahead
 
-    def forward(self, window: Window) -> npt.NDArray[np.float32]:
+    def forward(self, window: Window) -> Callable[[], Logits]:
         """See `Pipeline.forward`."""
         return self._pipeline.forward(window)
 
@@ -69,10 +68,16 @@ class InjectedDrafts:
             self._lengths[span.slot] = span.start + verdict.kept
         self._pipeline.commit(window, verdicts)
 
-    def draft(self, asks: Sequence[DraftAsk]) -> list[list[int]]:
+    def draft(self, asks: Sequence[DraftAsk]) -> Callable[[], list[list[int]]]:
         """See `Pipeline.draft`."""
-        self._pipeline.draft([replace(ask, min_probability=0.0) for ask in asks])
-        return [self._drafts(ask.slot, ask.count) for ask in asks]
+        made = self._pipeline.draft([replace(ask, min_probability=0.0) for ask in asks])
+        drafts = [self._drafts(ask.slot, ask.count) for ask in asks]
+
+        def instead() -> list[list[int]]:
+            made()
+            return drafts
+
+        return instead
 
     def clear(self, slot: int) -> None:
         """See `Pipeline.clear`."""
