@@ -8,12 +8,16 @@ their past in the window), and that program also writes the ring, after it has r
 no program waits for another.
 """
 
+# Tuples grow in loops that Triton unrolls.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.dependent import announce, launch_options, wait
 from engine.kernels.scalar import silu
 from engine.kernels.spans import capacity, share_of, shares
 from engine.rows import Rows
@@ -39,9 +43,51 @@ def causal_convolution(
             x, ring, weight, rows.spans, out, rows.spans.shape[0],
             TAPS=taps, DILATION=dilation, LENGTH=ring.shape[1], N=channels,
             KEPT=triton.next_power_of_2(ring.shape[1]), CAPACITY=capacity(rows),
-            R=tile, B=CHANNELS, num_warps=WARPS, enable_fp_fusion=False,
+            R=tile, B=CHANNELS, num_warps=WARPS, **launch_options(x),
         )  # fmt: skip
     return out
+
+
+@triton.jit
+def weights_of(WEIGHT, c, live, TAPS: tl.constexpr):
+    """The taps of channels c, oldest first: a tuple of tensors like c."""
+    taps = ()
+    for tap in tl.static_range(TAPS):
+        taps += (tl.load(WEIGHT + c * TAPS + tap, mask=live, other=0.0),)
+    return taps
+
+
+@triton.jit
+def convolved(
+    X, PAST, taps, i, c, live, x_row, start, length, channels,
+    TAPS: tl.constexpr, DILATION: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Rows i of a span, channels c: the activated sums, float32 [R, B].
+
+    X, PAST: where the span's first row and the slot's ring begin. i: [R, 1]; c, live: [R, B] or
+    what broadcasts to it.
+    """
+    total = tl.zeros([R, B], tl.float32)
+    for tap in tl.static_range(TAPS):
+        back = (TAPS - 1 - tap) * DILATION
+        near = live & (i >= back)
+        far = live & (i < back) & (start + i >= back)
+        here = tl.load(X + (i - back) * x_row + c, mask=near, other=0.0)
+        if tap < TAPS - 1:
+            cell = (start + i - back) % length
+            past = tl.load(PAST + cell * channels + c, mask=far, other=0.0)
+            here = tl.where(near, here, past)
+        total = tl.where(near | far, total + taps[tap] * here, total)
+    return silu(total)
+
+
+@triton.jit
+def keep_last(X, PAST, c, live, x_row, count, start, length, channels, KEPT: tl.constexpr):
+    """The last inputs of a span into its ring of at most KEPT cells. c, live: [1, B]."""
+    last = (count - length + tl.arange(0, KEPT))[:, None]
+    keep = (last >= 0) & (last < count) & live
+    value = tl.load(X + last * x_row + c, mask=keep, other=0.0)
+    tl.store(PAST + (start + last) % length * channels + c, value, mask=keep)
 
 
 @triton.jit(do_not_specialize=["spans"])
@@ -49,31 +95,25 @@ def convolve(
     X, RING, WEIGHT, SPANS, OUT, spans,
     TAPS: tl.constexpr, DILATION: tl.constexpr, LENGTH: tl.constexpr, N: tl.constexpr,
     KEPT: tl.constexpr, CAPACITY: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (shares of R rows, blocks of B channels). R is at least the reach of the taps."""
+    announce(PDL)
+    c = (tl.program_id(1) * B + tl.arange(0, B))[None, :]
+    taps = weights_of(WEIGHT, c, c < N, TAPS)
+    wait(PDL)
     span, tile = share_of(SPANS, spans, tl.program_id(0), R, CAPACITY)
     if span < spans:
         slot = tl.load(SPANS + span * 5).to(tl.int64)
         first = tl.load(SPANS + span * 5 + 1).to(tl.int64)
         count = tl.load(SPANS + span * 5 + 2)
         start = tl.load(SPANS + span * 5 + 3)
-        c = (tl.program_id(1) * B + tl.arange(0, B))[None, :]
         i = (tile * R + tl.arange(0, R))[:, None]
-        total = tl.zeros([R, B], tl.float32)
-        for tap in tl.static_range(TAPS):
-            back = (TAPS - 1 - tap) * DILATION
-            w = tl.load(WEIGHT + c * TAPS + tap, mask=c < N, other=0.0)
-            near = (i < count) & (i >= back) & (c < N)
-            far = (i < count) & (i < back) & (start + i >= back) & (c < N)
-            here = tl.load(X + (first + i - back) * N + c, mask=near, other=0.0)
-            cell = slot * LENGTH + (start + i - back) % LENGTH
-            past = tl.load(RING + cell * N + c, mask=far, other=0.0)
-            total = tl.where(near | far, total + w * tl.where(near, here, past), total)
-        tl.store(OUT + (first + i) * N + c, silu(total), mask=(i < count) & (c < N))
+        live = (i < count) & (c < N)
+        x_at = X + first * N
+        past = RING + slot * LENGTH * N
+        total = convolved(x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B)
+        tl.store(OUT + first * N + i * N + c, total, mask=live)
         if tile == 0:
             tl.debug_barrier()  # the ring is read, by every thread
-            last = (count - LENGTH + tl.arange(0, KEPT))[:, None]
-            keep = (last >= 0) & (last < count) & (c < N)
-            value = tl.load(X + (first + last) * N + c, mask=keep, other=0.0)
-            kept_cell = slot * LENGTH + (start + last) % LENGTH
-            tl.store(RING + kept_cell * N + c, value, mask=keep)
+            keep_last(x_at, past, c, c < N, N, count, start, LENGTH, N, KEPT)

@@ -23,7 +23,7 @@ from engine.kernels import (
     table,
 )
 from engine.kernels.form import FloatForm
-from engine.kernels.inputs import Input, as_input
+from engine.kernels.inputs import Input
 from engine.ops import Ops
 
 
@@ -42,8 +42,8 @@ def kernel_ops(device: str) -> Ops:
         normed_input=norms.normed_input,
         hyper_read=hyper_connections.hyper_read,
         causal_convolution=convolution.causal_convolution,
-        delta_mixer=_delta_mixer,
-        delta_commit=_delta_commit,
+        delta_mixer=gated_delta_net.delta_mixer,
+        delta_commit=gated_delta_net.delta_commit,
         attention=attention.attention,
         select_blocks=indexer.select_blocks,
         mixture_into=_mixture_into,
@@ -67,19 +67,6 @@ def _add_into(residual: torch.Tensor, shares: Any, y: torch.Tensor) -> None:
         residual += y
     else:
         hyper_connections.hyper_write(residual, shares, y)
-
-
-def _delta_mixer(
-    qkv: Any, gate: Any, alpha: Any, beta: Any, conv: Any, ring: Any, decay: Any, bias: Any,
-    state: Any, norm: Any, config: Any, eps: float, rows: Any,
-) -> tuple[Input, Any]:  # fmt: skip
-    kept = convolution.causal_convolution(qkv, ring, conv, 1, rows), alpha, beta
-    out = gated_delta_net.gated_delta_rule(*kept, decay, bias, state, config, rows)
-    return as_input(gated_delta_net.gated_norm(out, gate, norm, config, eps)), kept
-
-
-def _delta_commit(kept: Any, *arguments: Any) -> None:
-    gated_delta_net.gated_delta_rule(*kept, *arguments)
 
 
 def _mixture_into(residual: torch.Tensor, shares: Any, x: Input, w: Any, used: int) -> None:

@@ -13,27 +13,32 @@ from tests.engine.kernels.compiling import assert_compiles
 CONFIG = GatedDeltaNetConfig(2, 4, 128, 128, 4, "silu")
 
 
-def _rule(count: int, state: torch.Tensor) -> torch.Tensor:
-    from engine.kernels.gated_delta_net import gated_delta_rule
+def _mixer(count: int, state: torch.Tensor) -> None:
+    from engine.kernels.gated_delta_net import delta_commit, delta_mixer
 
-    qkv, gates, bias = torch.ones(count, CONFIG.channels), torch.ones(count, 4), torch.ones(4)
+    qkv, gate, gates = (torch.ones(count, n) for n in (CONFIG.channels, 512, 4))
+    conv, ring = torch.ones(CONFIG.channels, 4), torch.ones(1, 8, CONFIG.channels)
+    head, norm = torch.ones(4), torch.ones(128)
     rows = rows_of([(0, 0, count, count)])
-    return gated_delta_rule(qkv, gates, gates, bias, bias, state, CONFIG, rows)
+    kept = delta_mixer(
+        qkv, gate, gates, gates, conv, ring, head, head, state, norm, CONFIG, 1e-6, rows
+    )[1]
+    if count == 1:
+        delta_commit(kept, head, head, state, CONFIG, rows)
 
 
 def operators(kernels: list[Any]) -> None:
     """Every way through the operators, without assembly."""
     from engine.kernels.convolution import causal_convolution
-    from engine.kernels.gated_delta_net import UNPREPARED_ROWS, gated_norm
+    from engine.kernels.gated_delta_net import MOST_ROWS
 
-    qkv, ring = torch.ones(3, CONFIG.channels), torch.ones(1, 8, CONFIG.channels)
-    conv = torch.ones(CONFIG.channels, 4)
-    causal_convolution(qkv, ring, conv, 1, rows_of([(0, 0, 3, 3)]))
+    x, ring, conv = torch.ones(3, 512), torch.ones(1, 12, 512), torch.ones(512, 4)
+    causal_convolution(x, ring, conv, 3, rows_of([(0, 0, 3, 3)]))
     state = torch.ones(1, 4, 128, 128)
-    _rule(1, state)
-    _rule(UNPREPARED_ROWS + 1, state.transpose(2, 3))
-    gated_norm(torch.ones(1, 512), torch.ones(1, 512), torch.ones(128), CONFIG, 1e-6)
-    assert len(kernels) == 5
+    _mixer(1, state)
+    _mixer(MOST_ROWS + 1, state.transpose(2, 3))
+    names = [kernel.name for kernel in kernels]
+    assert names == ["convolve", "mix", "walk_spans", "arrange", "walk_spans", "finish_rows"]
     assert not any("fma." in kernel.asm["ptx"] for kernel in kernels)
 
 
@@ -42,12 +47,13 @@ def exchanges(kernels: list[Any]) -> None:
     from engine.kernels import gated_delta_net
 
     gated_delta_net.assembly = lambda tensor: True
-    _rule(1, torch.ones(1, 4, 128, 128).transpose(2, 3))
-    _rule(gated_delta_net.UNPREPARED_ROWS + 1, torch.ones(1, 4, 128, 128).transpose(2, 3))
-    assert len(kernels) == 3
-    for kernel in kernels:
+    _mixer(1, torch.ones(1, 4, 128, 128).transpose(2, 3))
+    _mixer(gated_delta_net.MOST_ROWS + 1, torch.ones(1, 4, 128, 128).transpose(2, 3))
+    walks = [kernel for kernel in kernels if kernel.name in ("mix", "walk_spans")]
+    assert len(walks) == 3
+    for kernel in walks:
         code = kernel.asm["ttgir"]
-        layouts = re.findall(r"elementwise_inline_asm .*tensor<(?:16|4)x8xf32, (#\w+)> ->", code)
+        layouts = re.findall(r"elementwise_inline_asm .*tensor<(?:16|32)x8xf32, (#\w+)> ->", code)
         assert len(layouts) >= 3
         assert len(set(layouts)) == 1
         written = re.search(rf"^{layouts[0]} = (.*)$", code, re.MULTILINE)
