@@ -21,11 +21,14 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from engine.kernels.compile_ahead import compile_ahead
 from engine.logits import whole_rows
 from engine.models.config import ModelConfig
+from engine.models.graphs import graph_rows
 from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
+from engine.models.words import Words
 from engine.ops import ops_for
 from engine.synthetic import open_synthetic
 from engine.window import Span, Verdict, Window
@@ -50,6 +53,21 @@ def load(spec: str, context: int, slots: int) -> tuple[DevicePipeline, dict[str,
     return pipeline, {"load_s": loaded - begin, "state_s": done - loaded, "vram_gib": used}
 
 
+def compiled_ahead(pipeline: DevicePipeline, rows: list[int]) -> float:
+    """Seconds to compile the kernels of windows with so many rows, in several processes."""
+    begin = time.perf_counter()
+    eager, trunk = pipeline._runner._eager, pipeline.trunk  # type: ignore[attr-defined]
+
+    def launches() -> None:
+        for count in {graph_rows(count) for count in rows}:
+            words = Words(count, pipeline.slots, pipeline.device)
+            trunk.logits(eager.compute(words.ids, words.rows)[1])
+            trunk.commit(words.rows)
+
+    compile_ahead(launches, progress=lambda done, of: None)
+    return time.perf_counter() - begin
+
+
 def one_each(count: int, position: int, salt: int = 0) -> Window:
     """One certain row of each of `count` slots."""
     spans = (
@@ -64,7 +82,7 @@ def timed(pipeline: DevicePipeline, windows: list[Window]) -> list[float]:
     times = []
     for window in windows:
         start = time.perf_counter()
-        pipeline.forward(window)()
+        pipeline.forward(window)
         pipeline.commit(window, [Verdict(len(s.tokens), 7) for s in window.spans])
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 1e3)
@@ -103,8 +121,7 @@ def decode(pipeline: DevicePipeline, rows: int, depth: int) -> dict[str, Any]:
     first = time.perf_counter() - begin
     windows = [one_each(rows, depth + 1 + i) for i in range(REPEATS)]
     forward = statistics.median(timed(pipeline, windows))
-    graphs = pipeline._runner._graphs  # type: ignore[attr-defined]
-    graph = graphs[max(graphs)] if rows not in graphs else graphs[rows]
+    graph = pipeline._runner._graphs[graph_rows(rows)]  # type: ignore[attr-defined]
     ms = graph_ms(graph.window)
     found = kernels(graph.window.replay)
     return {
@@ -138,13 +155,13 @@ def independent(pipeline: DevicePipeline, count: int) -> bool:
     length = 5
     for slot in range(count):
         pipeline.clear(slot)
-    together = [whole_rows(pipeline.forward(w)()) for w in _each(pipeline, count, length)]
+    together = [whole_rows(pipeline.forward(w)) for w in _each(pipeline, count, length)]
     ok = True
     for slot in {0, count - 1}:
         pipeline.clear(slot)
         tokens = tuple(one_each(count, p).spans[slot].tokens[0] for p in range(length))
         window = Window((Span(slot, 0, tokens, length, 0),))
-        alone = whole_rows(pipeline.forward(window)())
+        alone = whole_rows(pipeline.forward(window))
         pipeline.commit(window, [Verdict(length, 7)])
         ok &= all((alone[p] == together[p][slot]).all() for p in range(length))
     return ok
@@ -166,10 +183,17 @@ def main() -> int:
     parser.add_argument("--chunk", type=int, default=4096)
     parser.add_argument("--context", type=int, default=32768)
     parser.add_argument("--depth", type=int, default=4096)
+    parser.add_argument("--ladder", action="store_true", help="all graphs, as the engine does")
     parser.add_argument("--top", type=int, default=14)
     asked = parser.parse_args()
     rows = [int(r) for r in asked.rows.split(",") if r]
     pipeline, facts = load(asked.spec, asked.context, max(rows, default=1))
+    begin = time.perf_counter()
+    if asked.ladder:
+        pipeline.warm_up()
+        facts["prepare_s"] = time.perf_counter() - begin
+    else:
+        facts["compile_s"] = compiled_ahead(pipeline, rows)
     print(asked.spec, {k: round(v, 2) for k, v in facts.items()}, flush=True)
     results: list[dict[str, Any]] = [facts]
     equal = True
