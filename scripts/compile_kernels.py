@@ -1,31 +1,35 @@
-"""Compiles the kernels of attention, norms, hyper-connections and n-grams without a GPU.
+"""Compiles every kernel of a model's windows and prompts for a card, without a GPU.
 
-`python -m scripts.compile_kernels [NAME]`, for cases whose name has NAME in it. The interpreter
-accepts what the compiler does not, and says nothing about layouts: for every kernel this prints the
-barriers and the layout changes that the compiler put in. Nothing runs.
+`python -m scripts.compile_kernels [SPEC] [--only NAME] [--ir] [--rows 1,2,8,64] [--prompt 512]`;
+SPEC as `engine.synthetic` takes it, by default a small model of each family. The interpreter
+accepts what Triton's compiler does not, and versions of Triton differ: this finds both. `--ir`
+stops after Triton's own front end, which takes seconds. Prints barriers and layout changes of each
+kernel. Exit code 1: a kernel does not compile. Nothing runs.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+import traceback
 from typing import Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.runtime.jit import JITFunction
+from triton.compiler import make_backend
 
-from engine.rows import rows_of
-from scripts import gpu_check_attention as check
+from engine.kernels import dependent, linear
 
 TARGET = GPUTarget("cuda", 90, 32)
+SPECS = (
+    "qwen3.8-flash-next:iq3_s,layers=4,small,drafts=0",
+    "qwen3.6-35b-a3b:ud-iq4_xs,layers=4,small,drafts=0",
+)
 
 
 class NoDriver:
     """What Triton asks of a driver before it launches."""
-
-    utils = None
 
     def get_current_device(self) -> int:
         return 0
@@ -40,67 +44,90 @@ class NoDriver:
         return torch.device("cpu")
 
 
-def compile_only() -> None:
-    """Makes every launch of this process a compilation that is told."""
+def as_on_a_card() -> None:
+    """Tensors of this process, which lie in host memory, are taken for a card's."""
     triton.runtime.driver.set_active(NoDriver())
-    run = JITFunction.run
-    told = set()
-
-    def tell(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-        compiled = run(self, *args, grid=grid, warmup=True, **options)
-        if compiled.hash not in told:
-            told.add(compiled.hash)
-            barriers = compiled.asm["ptx"].count("bar.sync")
-            changes = compiled.asm["ttgir"].count("convert_layout")
-            fused = compiled.asm["ptx"].count("fma.")
-            print(
-                f"  {self.__name__:22} {compiled.metadata.num_warps} warps,"
-                f" {compiled.metadata.shared:6} bytes shared, {barriers:3} barriers,"
-                f" {changes:3} layout changes, {fused} fma",
-                flush=True,
-            )
-        return compiled
-
-    JITFunction.run = tell
+    linear.assembly = lambda tensor: True
+    options = {"PDL": True, "enable_fp_fusion": False, "launch_pdl": True}
+    dependent.launch_options = lambda tensor: dict(options)
 
 
-def cases(side: Any) -> dict[str, Callable[[], object]]:
-    """One call for each way through an operator."""
+def jobs_of(spec: str, rows: list[int], prompts: list[int]) -> list[Any]:
+    """All kernels that such windows of the model launch."""
+    from engine.kernels.compile_ahead import listed
+    from engine.kernels.ops import kernel_ops
+    from engine.models.config import ModelConfig
+    from engine.models.loader import load_weights
+    from engine.models.runner import EagerRunner
+    from engine.models.state import StateShape
+    from engine.models.trunk import Trunk
+    from engine.rows import rows_of
+    from engine.synthetic import open_synthetic
 
-    def attention(kind: str, config: Any, rows: int, ratio: int) -> Callable[[], object]:
-        span = [(0, 0, rows, rows)]
-        return lambda: check.AttentionCase(side, kind, config, 4096, (), span, ratio).run()
+    gguf = open_synthetic(spec)
+    config, ops = ModelConfig.from_gguf(gguf), kernel_ops("cpu")
+    weights = load_weights(gguf, config, ops, float_activations=False, drafts=False)
+    shape = StateShape(slots=max(rows), context=2048, kv="int8", drafts=3)
+    table = ops.rotary_table(2048, config.attention.rotary, config.attention.freq_base)
+    trunk = Trunk(weights, config, shape, ops, table)
+    eager = EagerRunner(trunk, "cpu", hyper=config.hyper_streams > 0, drafts=False)
 
-    def table(kind: str) -> Callable[[], object]:
-        return lambda: check.table(side, kind).rows(torch.zeros(1, dtype=torch.int64))
+    def run() -> None:
+        windows = [[(slot, 0, 1, 1) for slot in range(count)] for count in rows]
+        windows += [[(0, 0, length, length)] for length in prompts]
+        for spans in windows:
+            made = rows_of(spans)
+            _, hidden = eager.compute(torch.zeros(made.count, dtype=torch.int64), made, [0])
+            trunk.logits(hidden)
+            trunk.commit(made)
 
-    def hashes() -> object:
-        ring = torch.zeros(1, 9, dtype=torch.int64)
-        return side.ngram_rows(ring[0, :1], ring, check.NGRAM, rows_of([(0, 0, 1, 1)]))
-
-    return {
-        "rms_norm": lambda: side.rms_norm(torch.zeros(1, 10240), torch.zeros(2560), 2560, 1e-6),
-        "attention sparse int8": attention("int8", check.SPARSE, 1, 4),
-        "attention sparse int8, many rows": attention("int8", check.SPARSE, 600, 4),
-        "attention dense fp16": attention("fp16", check.DENSE, 1, 0),
-        "indexer": lambda: check.IndexerCase(side, 16384, [(0, 0, 1, 1)]).run(),
-        "hyper BF16": lambda: list(check.HyperCase(side, 1, "BF16").outputs()),
-        "hyper BF16, 4 rows": lambda: list(check.HyperCase(side, 4, "BF16").outputs()),
-        "hyper Q8_0": lambda: list(check.HyperCase(side, 1, "Q8_0").outputs()),
-        "ngram_rows": hashes,
-        **{f"table {kind}": table(kind) for kind in check.TABLES},
-    }
+    return listed(run)
 
 
-def main() -> None:
-    """Compiles what was asked for."""
-    compile_only()
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    for name, call in cases(check.device_side("cpu")).items():
-        if wanted in name:
-            print(name, flush=True)
-            call()
+def told(job: Any, ir: bool) -> str:
+    """Compiles one kernel; a line about it."""
+    source, backend = job.source(), make_backend(TARGET)
+    options = backend.parse_options(job.options)
+    if ir:
+        from triton._C.libtriton import ir as mlir
+
+        context = mlir.context()
+        mlir.load_dialects(context)
+        backend.load_dialects(context)
+        codegen = backend.get_codegen_implementation(options)
+        source.make_ir(TARGET, options, codegen, backend.get_module_map(), context)
+        return "made"
+    done = triton.compile(source, target=TARGET, options=options.__dict__)
+    ptx, layouts = done.asm["ptx"], done.asm["ttgir"]
+    return (
+        f"{done.metadata.num_warps} warps, {done.metadata.shared} bytes shared,"
+        f" {ptx.count('bar.sync')} barriers, {layouts.count('convert_layout')} layout changes"
+    )
+
+
+def main() -> int:
+    """Exit code 0: everything compiles."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("spec", nargs="*", default=SPECS)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--ir", action="store_true")
+    parser.add_argument("--rows", default="1,2,8,64")
+    parser.add_argument("--prompt", default="512")
+    asked = parser.parse_args()
+    as_on_a_card()
+    failed = 0
+    for spec in asked.spec:
+        rows, prompts = ([int(n) for n in text.split(",")] for text in (asked.rows, asked.prompt))
+        jobs = [job for job in jobs_of(spec, rows, prompts) if asked.only in job.name]
+        print(f"Triton {triton.__version__}, {spec}: {len(jobs)} kernels", flush=True)
+        for job in jobs:
+            try:
+                print(f"  {job.name:24} {told(job, asked.ir)}", flush=True)
+            except Exception:
+                failed += 1
+                print(f"  {job.name:24} FAILED\n{traceback.format_exc()[-1500:]}", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

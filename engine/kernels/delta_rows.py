@@ -37,14 +37,14 @@ def square_sums(x, M: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, SHUFF
     """
     squares = x * x
     if SHUFFLE:
-        lanes = _exchanged(squares, GROUPS[0])
+        lanes = _exchanged(squares, GROUPS, 0)
         for group in tl.static_range(1, 4):
-            lanes = lanes + _exchanged(squares, GROUPS[group])
+            lanes = lanes + _exchanged(squares, GROUPS, group)
         left, right = tl.split(tl.reshape(lanes, [M, 64, 2]))
         left, right = tl.split(tl.reshape(left + right, [M, 32, 2]))
         total = left + right
         for other in tl.static_range(3):
-            total = total + _exchanged(total, SHUFFLES[other])
+            total = total + _exchanged(total, SHUFFLES, other)
     else:
         squares = tl.reshape(squares, [M, 1 << LEVELS, 32])
         groups = tl.reshape(tl.permute(squares, (1, 0, 2)), [1 << LEVELS, M * 32])
@@ -54,8 +54,10 @@ def square_sums(x, M: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, SHUFF
 
 
 @triton.jit
-def _exchanged(x, assembly: tl.constexpr):
-    return tl.inline_asm_elementwise(assembly, "=f,f", [x], dtype=tl.float32, is_pure=False, pack=1)
+def _exchanged(x, ASSEMBLY: tl.constexpr, i: tl.constexpr):
+    return tl.inline_asm_elementwise(
+        ASSEMBLY[i], "=f,f", [x], dtype=tl.float32, is_pure=False, pack=1
+    )
 
 
 @triton.jit
