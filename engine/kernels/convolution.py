@@ -19,7 +19,7 @@ import triton.language as tl
 
 from engine.kernels.dependent import announce, launch_options, wait
 from engine.kernels.scalar import silu
-from engine.kernels.spans import capacity, share_of, shares
+from engine.kernels.spans import capacity, line_of, share_of, shares
 from engine.rows import Rows
 
 # Rows of a program, at least; its channels; its warps.
@@ -62,23 +62,24 @@ def convolved(
     X, PAST, taps, i, c, live, x_row, start, length, channels,
     TAPS: tl.constexpr, DILATION: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Rows i of a span, channels c: the activated sums, float32 [R, B].
+    """Rows i of a span, channels c: the activated sums and the inputs, float32 [R, B].
 
     X, PAST: where the span's first row and the slot's ring begin. i: [R, 1]; c, live: [R, B] or
     what broadcasts to it.
     """
+    inputs = ()  # all loads come before the first sum
+    for tap in tl.static_range(TAPS):
+        back = (TAPS - 1 - tap) * DILATION
+        at = X + ((i - back) * x_row + c)
+        if tap < TAPS - 1:
+            past = PAST + ((start + i - back) % length * channels + c)
+            at = tl.where(i >= back, at, past)
+        inputs += (tl.load(at, mask=live & (start + i >= back), other=0.0),)
     total = tl.zeros([R, B], tl.float32)
     for tap in tl.static_range(TAPS):
         back = (TAPS - 1 - tap) * DILATION
-        near = live & (i >= back)
-        far = live & (i < back) & (start + i >= back)
-        here = tl.load(X + (i - back) * x_row + c, mask=near, other=0.0)
-        if tap < TAPS - 1:
-            cell = (start + i - back) % length
-            past = tl.load(PAST + cell * channels + c, mask=far, other=0.0)
-            here = tl.where(near, here, past)
-        total = tl.where(near | far, total + taps[tap] * here, total)
-    return silu(total)
+        total = tl.where(start + i >= back, total + taps[tap] * inputs[tap], total)
+    return silu(total), inputs[TAPS - 1]
 
 
 @triton.jit
@@ -104,15 +105,12 @@ def convolve(
     wait(PDL)
     span, tile = share_of(SPANS, spans, tl.program_id(0), R, CAPACITY)
     if span < spans:
-        slot = tl.load(SPANS + span * 5).to(tl.int64)
-        first = tl.load(SPANS + span * 5 + 1).to(tl.int64)
-        count = tl.load(SPANS + span * 5 + 2)
-        start = tl.load(SPANS + span * 5 + 3)
+        slot, first, count, start, _ = line_of(SPANS, span)
         i = (tile * R + tl.arange(0, R))[:, None]
         live = (i < count) & (c < N)
         x_at = X + first * N
         past = RING + slot * LENGTH * N
-        total = convolved(x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B)
+        total, _ = convolved(x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B)
         tl.store(OUT + first * N + i * N + c, total, mask=live)
         if tile == 0:
             tl.debug_barrier()  # the ring is read, by every thread

@@ -25,7 +25,7 @@ from engine.kernels.dependent import announce, launch_options, wait
 from engine.kernels.inputs import Input, as_input, room
 from engine.kernels.linear import assembly
 from engine.kernels.scalar import sigmoid, silu
-from engine.kernels.spans import capacity, share_of, shares
+from engine.kernels.spans import capacity, line_of, share_of, shares
 from engine.models.config import GatedDeltaNetConfig
 from engine.rows import Rows
 
@@ -82,14 +82,17 @@ def delta_mixer(
     long = count > MOST_ROWS
     tile = LONG_TILE if long else TILE
     columns = triton.next_power_of_2(max(keys, values, 32))
+    # Rows that begin at whole 16 bytes are read in such pieces.
+    aligned = 1 if qkv.stride(0) % 4 or gate.stride(0) % 4 else 4
     shape = {
-        "H": heads, "V": values, "C": columns, "LEVELS": (columns // 32).bit_length() - 1,
+        "ALIGNED": aligned, "H": heads, "V": values, "C": columns,
+        "LEVELS": (columns // 32).bit_length() - 1,
         # A warp has a row.
         "SHUFFLE": assembly(qkv) and keys == values == 128, "num_warps": 4, **launch_options(qkv),
     }  # fmt: skip
     arrange[(2 * config.key_heads + heads + 1, shares(rows, count, tile) if long else spans)](
-        qkv, qkv.stride(0), alpha, alpha.stride(0), beta, beta.stride(0), conv, ring, decay, bias,
-        ring.shape[1], rows.spans, *kept, spans,
+        qkv, qkv.stride(0) // aligned, alpha, alpha.stride(0), beta, beta.stride(0),
+        conv, ring, decay, bias, ring.shape[1], rows.spans, *kept, spans,
         SCALE=keys**-0.5, KH=config.key_heads, K=keys, TAPS=conv.shape[1],
         KEPT=triton.next_power_of_2(ring.shape[1]), HEADS=triton.next_power_of_2(heads),
         CAPACITY=capacity(rows) if long else 16, SHARED=long,
@@ -97,7 +100,8 @@ def delta_mixer(
     )  # fmt: skip
     _walk(kept, out.values, state, config, rows)
     finish_rows[(heads, triton.cdiv(count, tile))](
-        gate, gate.stride(0), norm, out.values, out.codes, out.info, out.codes.shape[1], count, eps,
+        gate, gate.stride(0) // aligned, norm, out.values, out.codes, out.info,
+        out.codes.shape[1], count, eps,
         SILU=config.gate == "silu", QUANTISE=values % 32 == 0, R=tile, **shape,
     )  # fmt: skip
     return (out if values % 32 == 0 else as_input(out.values)), kept
@@ -149,7 +153,7 @@ def arrange(
     SCALE: tl.constexpr, KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     C: tl.constexpr, LEVELS: tl.constexpr, TAPS: tl.constexpr, KEPT: tl.constexpr,
     HEADS: tl.constexpr, CAPACITY: tl.constexpr, SHARED: tl.constexpr, R: tl.constexpr,
-    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
+    ALIGNED: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """What the walk reads. Grid (queries of key heads, keys, values, gates; spans).
 
@@ -161,8 +165,11 @@ def arrange(
     is_unit = number < 2 * KH
     at = tl.arange(0, C)[None, :]
     c = tl.where(is_unit, number * K, 2 * KH * K + (number - 2 * KH) * V) + at
-    exists = at < tl.where(is_unit, K, tl.where(number < 2 * KH + H, V, 0))
-    taps = weights_of(CONV, c, exists, TAPS)
+    width = tl.where(is_unit, K, tl.where(number < 2 * KH + H, V, 0))
+    exists = at < width
+    # In one tile, a row's warp has its weights; more rows a warp share them.
+    each = c if SHARED else c + tl.zeros([R, 1], tl.int32)
+    taps = weights_of(CONV, each, each - c + at < width, TAPS)
     h = tl.arange(0, HEADS)[None, :]
     decay = tl.load(DECAY + h, mask=h < H, other=0.0)
     bias = tl.load(BIAS + h, mask=h < H, other=0.0)
@@ -173,11 +180,9 @@ def arrange(
     if SHARED:
         span, tile = share_of(SPANS, spans, tl.program_id(1), R, CAPACITY)
     if span < spans:
-        slot = tl.load(SPANS + span * 5).to(tl.int64)
-        first = tl.load(SPANS + span * 5 + 1).to(tl.int64)
-        count = tl.load(SPANS + span * 5 + 2)
-        start = tl.load(SPANS + span * 5 + 3)
+        slot, first, count, start, _ = line_of(SPANS, span)
         past = RING + slot * length * CHANNELS
+        qkv_row = qkv_row * ALIGNED
         x_at = QKV + first * qkv_row
         for t in range(tile, tile + 1 if SHARED else (count + R - 1) // R):
             i = (t * R + tl.arange(0, R))[:, None]
@@ -188,15 +193,19 @@ def arrange(
                 )  # fmt: skip
             else:
                 live = (i < count) & exists
-                x = convolved(
+                x, input = convolved(
                     x_at, past, taps, i, c, live, qkv_row, start, length, CHANNELS, TAPS, 1, R, C,
                 )  # fmt: skip
                 if is_unit:
                     scale = tl.where(number < KH, SCALE, 1.0)
                     x = to_length(x, scale, R, C, LEVELS, SHUFFLE)
                 tl.store(ROWS + (first + i) * CHANNELS + c, x, mask=live)
-        if tile == 0:
-            tl.debug_barrier()  # the ring is read, by every thread
+                if not SHARED:
+                    tl.debug_barrier()  # the ring is read, by every thread
+                    cell = (start + i) % length * CHANNELS + c
+                    tl.store(past + cell, input, mask=live & (i >= count - length))
+        if SHARED and tile == 0:
+            tl.debug_barrier()
             keep_last(x_at, past, c, exists, qkv_row, count, start, length, CHANNELS, KEPT)
 
 
@@ -216,11 +225,7 @@ def walk_spans(
     if not OUTPUT:
         wait(PDL)
     head = tl.program_id(1)
-    line = SPANS + tl.program_id(2) * 5
-    slot = tl.load(line).to(tl.int64)
-    first = tl.load(line + 1).to(tl.int64)
-    count = tl.load(line + 2)
-    certain = tl.minimum(tl.load(line + 4), count)
+    slot, first, count, _, certain = line_of(SPANS, tl.program_id(2))
     value = (tl.program_id(0) * M + tl.arange(0, M))[:, None]
     base = STATE + (slot * H + head) * (K * V)
     if count > 0:
@@ -239,7 +244,8 @@ def walk_spans(
 def finish_rows(
     GATE, gate_row, NORM, VALUES, CODES, INFO, groups, rows, eps,
     H: tl.constexpr, V: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, SILU: tl.constexpr,
-    QUANTISE: tl.constexpr, R: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
+    QUANTISE: tl.constexpr, R: tl.constexpr, ALIGNED: tl.constexpr, SHUFFLE: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (heads, tiles of R rows). What lies before `arrange` is there without waiting."""
     announce(PDL)
@@ -248,7 +254,7 @@ def finish_rows(
     row = tl.program_id(1).to(tl.int64) * R + tl.arange(0, R)
     mask = (row < rows)[:, None] & (at < V)
     weight = tl.load(NORM + at, mask=at < V, other=0.0)
-    gate = tl.load(GATE + row[:, None] * gate_row + head * V + at, mask=mask, other=0.0)
+    gate = tl.load(GATE + row[:, None] * (gate_row * ALIGNED) + head * V + at, mask=mask, other=0.0)
     active = silu(gate) if SILU else sigmoid(gate)
     wait(PDL)
     x = tl.load(VALUES + row[:, None] * (H * V) + head * V + at, mask=mask, other=0.0)

@@ -27,6 +27,22 @@ def share_of(SPANS, spans, number, TILE: tl.constexpr, CAPACITY: tl.constexpr):
     return span, number - tl.sum(tl.where(over, tiles, 0), 0)
 
 
+@triton.jit
+def line_of(SPANS, span):
+    """Slot and first row (int64), rows, first position and certain rows (at most all) of a span.
+
+    One load: compilers put off four of five until they know that the span has rows.
+    """
+    at = tl.arange(0, 8)
+    line = tl.load(SPANS + span * 5 + at, mask=at < 5, other=0)
+    slot = tl.sum(tl.where(at == 0, line, 0), 0).to(tl.int64)
+    first = tl.sum(tl.where(at == 1, line, 0), 0).to(tl.int64)
+    count = tl.sum(tl.where(at == 2, line, 0), 0)
+    start = tl.sum(tl.where(at == 3, line, 0), 0)
+    certain = tl.sum(tl.where(at == 4, line, 0), 0)
+    return slot, first, count, start, tl.minimum(certain, count)
+
+
 def shares(rows: Rows, count: int, tile: int) -> int:
     """At least as many shares as a window of `count` rows has."""
     return count // tile + rows.spans.shape[0]

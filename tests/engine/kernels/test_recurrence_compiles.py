@@ -13,6 +13,14 @@ from tests.engine.kernels.compiling import assert_compiles
 CONFIG = GatedDeltaNetConfig(2, 4, 128, 128, 4, "silu")
 
 
+# Of eight columns one a thread; of a row's 128 four a thread, and of what becomes of them one.
+LAYOUTS = {
+    8: "sizePerThread = [1, 1], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]",
+    32: "sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]",
+    128: "sizePerThread = [1, 4], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]",
+}
+
+
 def _mixer(count: int, state: torch.Tensor) -> None:
     from engine.kernels.gated_delta_net import delta_commit, delta_mixer
 
@@ -38,28 +46,30 @@ def operators(kernels: list[Any]) -> None:
     _mixer(1, state)
     _mixer(MOST_ROWS + 1, state.transpose(2, 3))
     names = [kernel.name for kernel in kernels]
-    assert names == ["convolve", "mix", "walk_spans", "arrange", "walk_spans", "finish_rows"]
+    mixer = ["arrange", "walk_spans", "finish_rows"]
+    assert names == ["convolve", *mixer, "walk_spans", *mixer]
     assert not any("fma." in kernel.asm["ptx"] for kernel in kernels)
 
 
 def exchanges(kernels: list[Any]) -> None:
-    """With assembly: its operands lie so that column c of 8 is thread c of 8."""
+    """With assembly: its operands lie in the threads that it speaks of."""
     from engine.kernels import gated_delta_net
 
     gated_delta_net.assembly = lambda tensor: True
     _mixer(1, torch.ones(1, 4, 128, 128).transpose(2, 3))
     _mixer(gated_delta_net.MOST_ROWS + 1, torch.ones(1, 4, 128, 128).transpose(2, 3))
-    walks = [kernel for kernel in kernels if kernel.name in ("mix", "walk_spans")]
-    assert len(walks) == 3
-    for kernel in walks:
+    assert len(kernels) == 7
+    for kernel in kernels:
         code = kernel.asm["ttgir"]
-        layouts = re.findall(r"elementwise_inline_asm .*tensor<(?:16|32)x8xf32, (#\w+)> ->", code)
-        assert len(layouts) >= 3
-        assert len(set(layouts)) == 1
-        written = re.search(rf"^{layouts[0]} = (.*)$", code, re.MULTILINE)
-        assert written is not None
-        assert "sizePerThread = [1, 1], threadsPerWarp = [4, 8]" in written[1]
-        assert "order = [1, 0]" in written[1]
+        operands = set(
+            re.findall(r"elementwise_inline_asm .*tensor<\d+x(\d+)xf32, (#\w+)> ->", code)
+        )
+        for columns, layout in operands:
+            written = re.search(rf"^{layout} = (.*)$", code, re.MULTILINE)
+            assert written is not None
+            assert LAYOUTS[int(columns)] in written[1], (kernel.name, columns, written[1])
+        columns = {int(number) for number, _ in operands}
+        assert columns == ({8} if kernel.name == "walk_spans" else {128, 32})
         assert "fma." not in kernel.asm["ptx"]
 
 
