@@ -43,11 +43,10 @@ def load_planned(
     """The model of a plan, with other `slots` and `spec` where they are said. `with_ops` makes the
     operators of the device's own."""
     from engine.api import load
-    from engine.reference.compiled import compiled_before
 
     device = "cpu" if config.card is None else take_card(config.card)
-    if config.card is None and not compiled_before():
-        print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
+    if config.card is None:
+        _tell_of_compiling()
     return load(
         config.model,
         device=device,
@@ -69,6 +68,13 @@ def _tell_kernels(done: int, of: int) -> None:
     """A line for every tenth of the kernels."""
     if done * 10 // of > (done - 1) * 10 // of:
         print(f"compiling GPU kernels: {done} of {of}", file=sys.stderr)
+
+
+def _tell_of_compiling() -> None:
+    from engine.reference.compiled import compiled_before
+
+    if not compiled_before():
+        print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
 
 
 def engine_for(model: Model, config: EngineConfig) -> Engine:
