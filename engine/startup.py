@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.torch_build import torch_has_cuda
 if TYPE_CHECKING:
     from engine.api import Model
 
+_TELL_EVERY_S = 5.0
 _TURN = "<|im_start|>"
 
 
@@ -60,8 +62,22 @@ def load_planned(
         spec=spec or config.spec,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,
+        progress=_layers_told(time.monotonic),
         kernels=_tell_kernels,
     )
+
+
+def _layers_told(clock: Callable[[], float]) -> Callable[[int, int], None]:
+    """A line every few seconds for a model that takes longer."""
+    told = clock()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal told
+        if clock() - told >= _TELL_EVERY_S:
+            told = clock()
+            print(f"loading: {done} of {of} layers", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _tell_kernels(done: int, of: int) -> None:
