@@ -72,7 +72,7 @@ def encoded(packed: Experts) -> Callable[[int, int], tuple[Matrix, Matrix, Matri
             for m in (packed.ffn_gate_exps, packed.ffn_up_exps, packed.ffn_down_exps)
         )
 
-    return encode  # type: ignore[return-value]
+    return encode
 
 
 def stored(both: Both, resident: int, room: int, policy: Policy) -> tuple[Both, ExpertStore]:

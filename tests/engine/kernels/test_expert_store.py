@@ -73,7 +73,7 @@ class Windows:
         import ctypes
 
         wanted = self._gate[expert].numpy().tobytes()
-        assert ctypes.string_at(self.store.gate.addresses[expert].item(), len(wanted)) == wanted
+        assert ctypes.string_at(int(self.store.gate.addresses[expert]), len(wanted)) == wanted
 
 
 def test_the_order_says_who_begins_on_the_device() -> None:
