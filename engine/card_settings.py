@@ -9,8 +9,8 @@ from engine.hardware import Gpu
 from engine.memory import CardShare
 
 DEFAULT_ADAPT_EVERY = 4
-DEFAULT_ADAPT_SWAPS = 96
-DEFAULT_ADAPT_DECAY = 0.9
+DEFAULT_ADAPT_SWAPS = 2
+DEFAULT_ADAPT_DECAY = 0.97
 CARD_FIELDS = (
     "vram_limit_mib",
     "vram_reserve_mib",
@@ -39,13 +39,14 @@ def card_room(run: RunConfig, card: Gpu, host_bytes: int, capabilities: Capabili
 
 def card_config(run: RunConfig, card: Gpu, room: CardRoom, share: CardShare) -> CardConfig:
     """The settings of an engine on this card with that share of its memory."""
-    whole = share.expert_bytes == share.all_expert_bytes
+    whole = share.resident_experts == share.layer_experts
     every = DEFAULT_ADAPT_EVERY if run.adapt_every is None else run.adapt_every
     swaps = DEFAULT_ADAPT_SWAPS if run.adapt_swaps is None else run.adapt_swaps
     return CardConfig(
         identity=card.uuid if card.uuid.startswith(("GPU-", "MIG-")) else str(card.index),
         vram_limit_mib=room.limit_bytes // MIB,
         expert_cache_bytes=share.expert_bytes,
+        resident_experts=share.resident_experts,
         table_place=_table_place(run, share),
         adapt_every=0 if whole else every,
         adapt_swaps=0 if whole else swaps,
@@ -62,7 +63,7 @@ def card_decisions(
         found.append(_experts(run, share, capabilities))
     if share.all_table_bytes or run.table_place:
         found.append(_place(run, config, share))
-    whole = share.expert_bytes == share.all_expert_bytes
+    whole = share.resident_experts == share.layer_experts
     for name in ("adapt_every", "adapt_swaps", "adapt_decay"):
         asked, value = getattr(run, name), getattr(config, name)
         if whole and asked is not None:
@@ -101,11 +102,14 @@ def _experts(run: RunConfig, share: CardShare, capabilities: Capabilities) -> De
     if not capabilities.has("expert_cache"):
         missing = capabilities.missing("expert_cache")
         return Decision("expert_cache", asked, value, f"all experts: {missing}")
-    part = share.expert_bytes / share.all_expert_bytes
-    if part == 1:
+    count, of = share.resident_experts, share.layer_experts
+    if count == of:
         return Decision("expert_cache", asked, value, "all experts lie on the card")
-    why = "as asked" if asked == str(value) else "as many as fit"
-    return Decision("expert_cache", asked, value, f"{why}: {part:.0%} of the routed experts")
+    # Whole experts of every layer: a little less than was asked for is what was asked for.
+    heeded = asked is not None and 0 <= int(asked) - value <= share.all_expert_bytes // of // MIB
+    why = "as asked" if heeded else "as many as fit"
+    reason = f"{why}: {count} of the {of} experts of each layer"
+    return Decision("expert_cache", str(value) if heeded else asked, value, reason)
 
 
 def _table_place(run: RunConfig, share: CardShare) -> TablePlace:

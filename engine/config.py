@@ -72,12 +72,14 @@ class CardConfig:
     """What the engine may take of it, everything counted."""
     expert_cache_bytes: int
     """For routed experts, as they lie in the card's memory; the others lie in the machine's."""
+    resident_experts: int
+    """How many that are in each layer."""
     table_place: TablePlace
     """Where the n-gram table lies: in the card's memory or in the machine's."""
     adapt_every: int
     """Windows between two rounds that bring experts into the card's memory; 0: none."""
     adapt_swaps: int
-    """Most experts of such a round."""
+    """Most experts of a layer in such a round."""
     adapt_decay: float
     """What is left of an expert's count after a round."""
 

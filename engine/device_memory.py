@@ -15,6 +15,8 @@ RESERVE_MIB = 700
 """Left to the driver, the screen and other programs unless something else is asked."""
 HOST_WORK_BYTES = 3 * GIB
 """Interpreter, torch with CUDA, and pinned buffers."""
+STAGING_EXPERTS = 128
+"""Experts outside the card that a window can hold at once; more come one after another."""
 SPARE_SLOTS = 1
 """A slot that no conversation has: graphs run their kernels there for the first time."""
 
@@ -22,8 +24,6 @@ _ROW_BYTES = 1_600_000
 """Buffers of one row of a prompt window, for widths and experts of Qwen3.8-Flash-Next."""
 _GRAPH_ROWS = 64
 """Windows up to so many rows are graphs, which share their buffers; each keeps its logits."""
-_LEAST_EXPERT_BYTES = GIB
-"""Staging and a few experts: the least with which experts outside the card are worth a try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +63,16 @@ def plan_on_card(
     state = info.state_bytes + spec * info.row_state_bytes
     cache = max_context * token_bytes(info, kv)
     work = CONTEXT_BYTES + prefill * _ROW_BYTES + 4 * info.vocab_size * 2 * _GRAPH_ROWS
-    left = room.limit_bytes - fixed - work - (slots + SPARE_SLOTS) * (cache + state)
-    place = room.table_place or _table_place(info, room, left)
+    taken = fixed + work + (slots + SPARE_SLOTS) * (cache + state)
+    place = room.table_place or _table_place(info, room, room.limit_bytes - taken)
     on_card = weights.table_bytes if place == "vram" else 0
-    experts = _resident(info, room, left - on_card)
-    missing = experts < weights.expert_bytes
+    resident = _resident(info, room, room.limit_bytes - taken - on_card)
+    missing = resident < _each_layer(info)
+    if missing:
+        work += _staging_bytes(info)
     checkpoints = prompt_cache * info.state_bytes
     host = HOST_WORK_BYTES + slots * checkpoints
-    host += info.expert_bytes if missing else 0
+    host += weights.expert_bytes - _expert_bytes(info, resident)
     host += 0 if on_card else info.table_bytes
     return MemoryPlan(
         weight_bytes=fixed,
@@ -82,9 +84,11 @@ def plan_on_card(
         available_bytes=room.limit_bytes,
         card=CardShare(
             name=room.name,
-            expert_bytes=experts,
+            resident_experts=resident,
+            layer_experts=_each_layer(info),
+            expert_bytes=_expert_bytes(info, resident),
             all_expert_bytes=weights.expert_bytes,
-            least_expert_bytes=_least(info, room),
+            least_expert_bytes=_least_bytes(info, room, staged=missing),
             table_bytes=on_card,
             all_table_bytes=weights.table_bytes,
             spare_slots=SPARE_SLOTS,
@@ -95,7 +99,7 @@ def plan_on_card(
 
 
 def _table_place(info: ModelInfo, room: CardRoom, left: int) -> TablePlace:
-    """In the card's memory where all experts fit there, too."""
+    """In the card's memory where all experts fit there, too, or as many as were asked for."""
     wanted = info.on_card.expert_bytes
     if room.expert_cache_bytes is not None:
         wanted = min(wanted, room.expert_cache_bytes)
@@ -103,14 +107,32 @@ def _table_place(info: ModelInfo, room: CardRoom, left: int) -> TablePlace:
 
 
 def _resident(info: ModelInfo, room: CardRoom, left: int) -> int:
-    """Bytes of experts on the card: as many as there is room for, as asked at the most."""
-    whole = info.on_card.expert_bytes
-    if not room.keeps_experts:
-        return whole
+    """Experts of each layer on the card: as many as there is room for, as asked at the most."""
+    count, whole = _each_layer(info), info.on_card.expert_bytes
     asked = whole if room.expert_cache_bytes is None else room.expert_cache_bytes
-    return max(min(whole, _least(info, room)), min(whole, asked, left))
+    if not room.keeps_experts or whole <= min(asked, left):
+        return count
+    return max(0, min(asked, left - _staging_bytes(info)) * count // whole)
 
 
-def _least(info: ModelInfo, room: CardRoom) -> int:
-    whole = info.on_card.expert_bytes
-    return min(whole, _LEAST_EXPERT_BYTES) if room.keeps_experts else whole
+def _expert_bytes(info: ModelInfo, resident: int) -> int:
+    """Bytes of so many experts of each layer; a layer without one keeps the room for one."""
+    count = _each_layer(info)
+    return info.on_card.expert_bytes * max(1, resident) // count if count else 0
+
+
+def _least_bytes(info: ModelInfo, room: CardRoom, *, staged: bool) -> int:
+    """What experts take when as many as possible lie elsewhere; `staged`: staging is counted."""
+    if not room.keeps_experts:
+        return info.on_card.expert_bytes
+    least = _expert_bytes(info, 0) + (0 if staged else _staging_bytes(info))
+    return min(info.on_card.expert_bytes, least)
+
+
+def _staging_bytes(info: ModelInfo) -> int:
+    """Where experts lie that come for a window."""
+    return STAGING_EXPERTS * info.on_card.expert_bytes // max(1, info.expert_pairs)
+
+
+def _each_layer(info: ModelInfo) -> int:
+    return info.expert_pairs // info.layers

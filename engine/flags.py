@@ -214,7 +214,9 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "whole",
         "Windows between rounds that bring experts onto the card by their use; 0: none.",
     ),
-    EngineFlag("adapt_swaps", ("--adapt-swaps",), "whole", "Most experts of such a round."),
+    EngineFlag(
+        "adapt_swaps", ("--adapt-swaps",), "whole", "Most experts of a layer in such a round."
+    ),
     EngineFlag(
         "adapt_decay",
         ("--adapt-decay",),

@@ -36,8 +36,11 @@ class CardShare:
     """Bytes of an engine on a card that an engine on the processor does not have."""
 
     name: str
+    resident_experts: int
+    """Routed experts of each layer in the card's memory, of `layer_experts`."""
+    layer_experts: int
     expert_bytes: int
-    """Routed experts in the card's memory, of `all_expert_bytes`."""
+    """What they take, of `all_expert_bytes`."""
     all_expert_bytes: int
     least_expert_bytes: int
     """What must be there for experts, however little is left."""
@@ -110,12 +113,11 @@ class MemoryPlan:
         return self._rows() if self.card is None else self._card_rows(self.card)
 
     def _card_rows(self, card: CardShare) -> tuple[tuple[str, int], ...]:
-        share = card.expert_bytes / card.all_expert_bytes if card.all_expert_bytes else 1.0
         slots = self.slots + card.spare_slots
         spare = f"{self.slots} slots and {card.spare_slots} to prepare"
         return (
             ("weights beside the experts", self.weight_bytes),
-            (f"routed experts, {share:.0%} of them", card.expert_bytes),
+            (f"routed experts, {card.resident_experts} of {card.layer_experts}", card.expert_bytes),
             ("n-gram table", card.table_bytes),
             (f"keys and values, {spare}", slots * self.cache_bytes_per_slot),
             (f"recurrent state, {spare}", slots * self.state_bytes_per_slot),

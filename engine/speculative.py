@@ -39,34 +39,34 @@ class Outcome(NamedTuple):
 
 def judge(span: Span, logits: Logits, first: int, slot: Slot, eos_ids: Collection[int]) -> Outcome:
     """The outcome of `span`, whose rows that yield logits are those of `logits` from `first` on."""
-    if not span.wanted:
-        after = slot.tokens[span.start + len(span.tokens)]
-        return Outcome(span.slot, Verdict(len(span.tokens), after))
+    index, start, tokens, certain, logits_from, _ = span
+    if logits_from == len(tokens):
+        return Outcome(index, Verdict(len(tokens), slot.tokens[start + len(tokens)]))
     run = slot.run
     assert run is not None
-    if run.plain and not span.drafts:
-        token = logits.best(first)
-        if token >= 0:
-            finish = _finish(token, slot.generated + 1, run.request.max_new, eos_ids)
-            verdict = Verdict(len(span.tokens), token)
-            return Outcome(span.slot, verdict, (Choice(token),), 0, finish)
+    left = run.request.max_new - slot.generated
+    row = first + certain - 1 - logits_from
     choices: list[Choice] = []
-    finish = None
+    finish: Finish | None = None
     error = ""
-    for index in range(span.certain - 1, len(span.tokens)):
+    for draft in (*tokens[certain:], None):
+        token = logits.best(row) if run.plain else -1
         try:
-            choice = _choose(logits, first + index - span.logits_from, slot, choices)
+            choice = Choice(token) if token >= 0 else _choose(logits, row, slot, choices)
         except RequestError as failure:
             finish, error = "error", failure.message
             break
         choices.append(choice)
-        finish = _finish(choice.token, slot.generated + len(choices), run.request.max_new, eos_ids)
-        if finish or span.tokens[index + 1 : index + 2] != (choice.token,):
+        if choice.token in eos_ids:
+            finish = "stop"
+        elif len(choices) == left:
+            finish = "length"
+        if finish or draft != choice.token:
             break
-    kept = span.certain + max(0, len(choices) - 1)
-    after_kept = choices[-1].token if choices else None
-    verdict = Verdict(kept, after_kept)
-    return Outcome(span.slot, verdict, tuple(choices), span.drafts, finish, error)
+        row += 1
+    kept = certain + max(0, len(choices) - 1)
+    verdict = Verdict(kept, choices[-1].token if choices else None)
+    return Outcome(index, verdict, tuple(choices), len(tokens) - certain, finish, error)
 
 
 def _choose(logits: Logits, row: int, slot: Slot, choices: list[Choice]) -> Choice:
@@ -94,9 +94,3 @@ def _token(logits: Logits, row: int, slot: Slot, choices: list[Choice], sampling
         if token is None:
             token = choose(logits.whole(row), before, position, sampling)
     return token
-
-
-def _finish(token: int, generated: int, most: int, eos_ids: Collection[int]) -> Finish | None:
-    if token in eos_ids:
-        return "stop"
-    return "length" if generated >= most else None

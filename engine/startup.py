@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.torch_build import torch_has_cuda
 if TYPE_CHECKING:
     from engine.api import Model
 
+_TELL_EVERY_S = 5.0
 _TURN = "<|im_start|>"
 
 
@@ -43,11 +45,10 @@ def load_planned(
     """The model of a plan, with other `slots` and `spec` where they are said. `with_ops` makes the
     operators of the device's own."""
     from engine.api import load
-    from engine.reference.compiled import compiled_before
 
     device = "cpu" if config.card is None else take_card(config.card)
-    if config.card is None and not compiled_before():
-        print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
+    if config.card is None:
+        _tell_of_compiling()
     return load(
         config.model,
         device=device,
@@ -61,14 +62,35 @@ def load_planned(
         spec=spec or config.spec,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,
+        progress=_layers_told(time.monotonic),
         kernels=_tell_kernels,
     )
+
+
+def _layers_told(clock: Callable[[], float]) -> Callable[[int, int], None]:
+    """A line every few seconds for a model that takes longer."""
+    told = clock()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal told
+        if clock() - told >= _TELL_EVERY_S:
+            told = clock()
+            print(f"loading: {done} of {of} layers", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _tell_kernels(done: int, of: int) -> None:
     """A line for every tenth of the kernels."""
     if done * 10 // of > (done - 1) * 10 // of:
         print(f"compiling GPU kernels: {done} of {of}", file=sys.stderr)
+
+
+def _tell_of_compiling() -> None:
+    from engine.reference.compiled import compiled_before
+
+    if not compiled_before():
+        print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
 
 
 def engine_for(model: Model, config: EngineConfig) -> Engine:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from engine.gguf.types import quant_type
+from engine.models.weights import Experts
 from scripts.gpu_matrix_cases import (
     BASE,
     COPY_TB_S,
@@ -31,10 +32,8 @@ from scripts.gpu_matrix_cases import (
     WORKERS,
     Case,
     activations,
-    choices,
     expected,
-    mixture_types,
-    repeated,
+    mixture_matrices,
     stored,
 )
 from scripts.gpu_timing import microseconds
@@ -72,11 +71,9 @@ def check(work: tuple[int, str]) -> tuple[str, bool]:
     begin = time.perf_counter()
     if index < len(LINEAR):
         name, outcomes = LINEAR[index].name, check_linear(index, want)
-    elif index < len(LINEAR) + len(MIXTURES):
-        types = MIXTURES[index - len(LINEAR)]
-        name, outcomes = f"mixture {types[0]} {types[1]}", check_mixture(types, want)
     else:
-        name, outcomes = "route", check_route(want)
+        types, all_rows = MIXTURES[index - len(LINEAR)]
+        name, outcomes = f"mixture {types[0]} {types[2]}", check_mixture(types, all_rows, want)
     bad = {rows: count for rows, count in outcomes.items() if count}
     text = f"differ (rows: outputs) {bad}" if bad else "same bits"
     took = time.perf_counter() - begin
@@ -92,41 +89,33 @@ def check_linear(index: int, want: Any) -> dict[int, int]:
     return {r: differing(linear(x[:r], m), want[case.name][:r], case.outputs) for r in case.rows}
 
 
-def device_stacks(types: Any, count: int = EXPERTS) -> list[Any]:
+def device_mixture(types: tuple[str, ...], count: int = EXPERTS) -> Experts:
+    """The matrices of a mixture; with a `count`, its experts again and again."""
     from engine.kernels import matrix
 
-    stacks = []
-    for seed, (kind, n, k) in enumerate(mixture_types(types)):
-        raw = repeated(stored(900 + seed, kind, (EXPERTS, BASE), k), n)
+    packed = {}
+    for name, raw, kind, k in mixture_matrices(types):
         m = matrix.matrix(raw, quant_type(kind), k, float_activations=False, device="cuda")
-        record = m.record[torch.arange(count, device="cuda") % EXPERTS]
-        stacks.append(replace(m, record=record, addresses=matrix._addresses(record)))
-    return stacks
+        if name.endswith("_exps") and count != EXPERTS:
+            record = m.record[torch.arange(count, device="cuda") % EXPERTS]
+            m = replace(m, record=record, addresses=matrix._addresses(record))
+        if name == "ffn_gate_inp" and count != EXPERTS:
+            raw = stored(920, "F32", (count,), k)
+            m = matrix.matrix(raw, quant_type("F32"), k, float_activations=False, device="cuda")
+        packed[name] = m
+    return Experts(**packed)
 
 
-def check_mixture(types: Any, want: Any) -> dict[int, int]:
-    from engine.kernels.experts import mixture
+def check_mixture(types: tuple[str, ...], all_rows: tuple[int, ...], want: Any) -> dict[int, int]:
+    from engine.kernels.experts import mixture_into
+    from engine.kernels.inputs import as_input
 
-    stacks = device_stacks(types)
+    mixture = device_mixture(types)
     result = {}
-    for r in types[2]:
-        best, weights = (t.cuda() for t in choices(r))
-        out = mixture(activations(r, 2560).cuda(), best, weights, *stacks)
-        result[r] = differing(out, want[f"mixture {types[0]} {types[1]}"][:r], 2560)
-    return result
-
-
-def check_route(want: Any) -> dict[int, int]:
-    from engine.kernels import matrix
-    from engine.kernels.experts import route
-
-    raw = stored(77, "F32", (512,), 2560)
-    m = matrix.matrix(raw, quant_type("F32"), 2560, float_activations=False, device="cuda")
-    result = {}
-    for r in (1, 5):
-        best, weights = route(activations(r, 2560).cuda(), m, USED)
-        both = torch.cat((best.view(torch.float32), weights), 1)
-        result[r] = differing(both, want["route"][:r], 2 * USED)
+    for r in all_rows:
+        out = torch.zeros(r, 2560, device="cuda")
+        mixture_into(out, None, as_input(activations(r, 2560).cuda()), mixture, USED)
+        result[r] = differing(out, want[f"mixture {' '.join(types)}"][:r], 2560)
     return result
 
 
@@ -154,23 +143,26 @@ def time_linear(index: int) -> Iterator[str]:
         yield f"{line}, floor {floor:6.1f} us, {100 * floor / whole:3.0f}%"
 
 
-def time_mixture(types: Any) -> Iterator[str]:
-    from engine.kernels.experts import mixture
+def time_mixture(types: tuple[str, ...]) -> Iterator[str]:
+    """Times of a whole mixture of 384 experts: router, products, adding."""
+    from engine.kernels.experts import mixture_into
+    from engine.kernels.inputs import as_input
 
-    stacks = device_stacks(types, 384)
-    size = sum(m.record[0].numel() for m in stacks)
+    mixture = device_mixture(types, 384)
+    size = sum(
+        m.record[0].numel()
+        for m in (mixture.ffn_gate_exps, mixture.ffn_up_exps, mixture.ffn_down_exps)
+    )
     for r in (1, 2, 8, 64, 512):
-        x = activations(min(r, 16), 2560).cuda().repeat(-(-r // 16), 1)[:r].contiguous()
-        weights = choices(r)[1].cuda()
-        picks = [
-            torch.stack([torch.randperm(384)[:USED] for _ in range(r)]).int().cuda()
-            for _ in range(8)
-        ]
-        us = microseconds([lambda p=p, x=x, w=weights: mixture(x, p, w, *stacks) for p in picks])
-        distinct = sum(len(p.unique()) for p in picks) / len(picks)
+        inputs = [as_input(torch.randn(r, 2560, device="cuda")) for _ in range(8)]
+        out = torch.zeros(r, 2560, device="cuda")
+        us = microseconds(
+            [lambda x=x, o=out: mixture_into(o, None, x, mixture, USED) for x in inputs]
+        )
+        distinct = 384 * (1 - (1 - USED / 384) ** r)
         floor = distinct * size / COPY_TB_S / 1e6
         yield (
-            f"mixture {types[0]} {types[1]:8s} rows {r:4d}: {us:8.1f} us, "
+            f"mixture {types[0]} {types[2]:8s} rows {r:4d}: {us:8.1f} us, "
             f"floor {floor:6.1f} us ({distinct:.0f} experts), {100 * floor / us:3.0f}%"
         )
 
@@ -187,7 +179,7 @@ def main() -> None:
         return
     if not arguments.expected:
         parser.error("--write or --expected is needed")
-    total = len(LINEAR) + len(MIXTURES) + 1
+    total = len(LINEAR) + len(MIXTURES)
     works = [(i, str(arguments.expected)) for i in range(total)]
     with multiprocessing.get_context("spawn").Pool(min(WORKERS, total)) as pool:
         right = True
@@ -199,7 +191,7 @@ def main() -> None:
         for index in range(len(LINEAR)):
             for line in time_linear(index):
                 print(line, flush=True)
-        for types in MIXTURES:
+        for types, _ in MIXTURES:
             for line in time_mixture(types):
                 print(line, flush=True)
     raise SystemExit(not right)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
 from engine.gguf.types import quant_type
+from engine.models.weights import Experts
 
 BASE = 96  # outputs of a matrix that differ; a multiple of a tile
 EXPERTS, USED = 24, 10
@@ -54,8 +54,11 @@ LINEAR = (
     Case("BF16", 4, 10240, (1, 4), (1, 16)),
     Case("F32", 512, 2560, (1, 4), (1, 16)),
 )
-# Types of gate and up (640 x 2560) and of down (2560 x 640); rows.
-MIXTURES = (("IQ3_S", "IQ4_NL", (1, 8, 130)), ("IQ2_S", "Q2_0", (1, 8)))
+# Types of gate and up (640 x 2560), down (2560 x 640), and of the shared expert's; rows.
+MIXTURES = (
+    (("IQ3_S", "IQ3_S", "IQ4_NL", "Q6_K", "Q6_K", "Q8_0"), (1, 8, 130)),
+    (("Q4_K", "IQ4_XS", "Q5_1", "Q8_0", "Q8_0", "Q8_0"), (1, 8)),
+)
 
 
 def bits(seed: int, *shape: int) -> np.ndarray:
@@ -92,15 +95,17 @@ def activations(rows: int, columns: int) -> torch.Tensor:
     return torch.from_numpy(x)
 
 
-def choices(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Experts int32 [R, USED], distinct in a row, and their weights."""
-    order = [np.argsort(bits(500 + i, EXPERTS), kind="stable")[:USED] for i in range(rows)]
-    weights = [np.abs(floats(600 + i, USED)) for i in range(rows)]
-    return torch.from_numpy(np.stack(order).astype(np.int32)), torch.from_numpy(np.stack(weights))
-
-
-def mixture_types(types: tuple[str, str, Any]) -> tuple[tuple[str, int, int], ...]:
-    return ((types[0], 640, 2560), (types[0], 640, 2560), (types[1], 2560, 640))
+def mixture_matrices(types: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray, str, int]]:
+    """Field of `weights.Experts`, stored rows, type and inputs of each matrix of a mixture."""
+    n, k = 640, 2560
+    shapes = (("gate", n, k), ("up", n, k), ("down", k, n))
+    for seed, (name, outputs, columns) in enumerate(shapes):
+        raw = repeated(stored(900 + seed, types[seed], (EXPERTS, BASE), columns), outputs)
+        yield f"ffn_{name}_exps", raw, types[seed], columns
+        raw = stored(910 + seed, types[3 + seed], (outputs,), columns)
+        yield f"ffn_{name}_shexp", raw, types[3 + seed], columns
+    yield "ffn_gate_inp", stored(920, "F32", (EXPERTS,), k), "F32", k
+    yield "ffn_gate_inp_shexp", stored(921, "F32", (1,), k), "F32", k
 
 
 def expected() -> Iterator[tuple[str, np.ndarray]]:
@@ -111,18 +116,14 @@ def expected() -> Iterator[tuple[str, np.ndarray]]:
         raw = stored(i, case.kind, (min(BASE, case.outputs),), case.columns)
         m = matrix.matrix(raw, quant_type(case.kind), case.columns, float_activations=False)
         yield case.name, linear.linear(activations(max(case.rows), case.columns), m).numpy()
-    for types in MIXTURES:
-        stacks = []
-        for seed, (kind, n, k) in enumerate(mixture_types(types)):
-            raw = repeated(stored(900 + seed, kind, (EXPERTS, BASE), k), n)
-            stacks.append(matrix.matrix(raw, quant_type(kind), k, float_activations=False))
-        rows = max(types[2])
-        out = experts.mixture(activations(rows, 2560), *choices(rows), *stacks)
-        yield f"mixture {types[0]} {types[1]}", out.numpy()
-    router = stored(77, "F32", (512,), 2560)
-    m = matrix.matrix(router, quant_type("F32"), 2560, float_activations=False)
-    best, weights = experts.route(activations(5, 2560), m, USED)
-    yield "route", np.concatenate((best.numpy().view(np.float32), weights.numpy()), 1)
+    for types, all_rows in MIXTURES:
+        packed = {
+            name: matrix.matrix(raw, quant_type(kind), k, float_activations=False)
+            for name, raw, kind, k in mixture_matrices(types)
+        }
+        out = torch.zeros(max(all_rows), 2560)
+        experts.mixture_into(out, None, activations(len(out), 2560), Experts(**packed), USED)
+        yield f"mixture {' '.join(types)}", out.numpy()
 
 
 def repeated(raw: np.ndarray, outputs: int) -> np.ndarray:

@@ -1,162 +1,205 @@
 """Mixture of experts: router, routed experts in router order, shared expert.
 
 Every (row, expert) pair is computed on its own; an expert's matrices are found by their addresses.
-The sums over a router's probabilities follow `engine/reference/lanes.py`, the weighted outputs of a
-row's experts are added one after the other in router order.
+Pairs of one expert share a read of its weights, which changes no bit of theirs.
 """
 
-# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
-# ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated"
-
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 
-from engine.kernels import lanes, scalar
-from engine.kernels.linear import linear, product, project
+from engine.kernels import scalar
+from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.expert_store import StoredMatrix
+from engine.kernels.experts_blocks import Blocks, blocks_of
+from engine.kernels.experts_combine import combine_into
+from engine.kernels.experts_product import down, gate_up
+from engine.kernels.experts_route import top
+from engine.kernels.form import GROUP, Form
+from engine.kernels.inputs import ROWS, SEGMENT, Input
+from engine.kernels.linear import assembly, linear, product, project
 from engine.kernels.matrix import Matrix
+from engine.models import weights
 
 # Values of a program in kernels that treat every value alone.
 _BLOCK = 512
+DOWN_WARPS = 4
+# Windows of more rows are prompts: their blocks have _HIGH times as many pairs.
+_LONG = 64
+_HIGH = 4
 
 
-def route(x: torch.Tensor, weight: Matrix, used: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `used` most probable experts of each row, int32 [R, A]; their weights, float32 [R, A].
+def mixture_into(
+    residual: torch.Tensor,
+    streams: torch.Tensor | None,
+    x: Input,
+    w: weights.Experts,
+    used: int,
+) -> None:
+    """Adds routed and shared experts to the residual, in place.
 
-    Softmax over all experts, best first (equal: the lowest index), weights divided by their sum.
-    x: float32 [R, D].
+    y = routed experts in router order, then the shared expert. float32 residual [R, C, D] +=
+    streams [R, C] (x) y, or [R, D] += y without `streams`.
     """
-    logits = linear(x, weight)
-    rows, count = logits.shape
-    experts = torch.empty((rows, used), dtype=torch.int32, device=x.device)
-    weights = torch.empty((rows, used), dtype=torch.float32, device=x.device)
-    if rows:
-        levels = (-(-count // 512) - 1).bit_length()
-        top_experts[(rows,)](
-            logits, experts, weights, COUNT=count, USED=used,
-            LEVELS=levels, num_warps=1, enable_fp_fusion=False,
+    if not x.rows:
+        return
+    logits, share = project(x, (w.ffn_gate_inp, w.ffn_gate_inp_shexp))
+    experts, shares = top(logits, used)
+    routed, shared = _products(x, w, experts)
+    combine_into(residual, streams, routed, shares, shared, share)
+
+
+def _products(
+    x: Input, w: weights.Experts, experts: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What routed experts give for every pair, [R * A, D], and the shared one for every row."""
+    routed = (w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
+    shared = (w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp)
+    first = routed[0]
+    store = first.store if isinstance(first, StoredMatrix) else None
+    blocks = None
+    if store is not None or x.rows > 1:
+        high = 1 if x.rows <= _LONG else _HIGH
+        blocks = blocks_of(experts, len(first.addresses), ROWS * high)
+    rounds = 1
+    if store is not None and blocks is not None:
+        store.begin(blocks)
+        rounds = store.rounds_for(experts.numel())
+    integers = _integers(*routed), _integers(*shared)
+    launches = None
+    if any(integers):
+        launches = _Launches(x, experts, blocks, routed if integers[0] else None,
+                             shared if integers[1] else None, rounds)  # fmt: skip
+    for index in range(rounds):
+        if store is not None:
+            store.fetch(index)
+        if launches is not None:
+            launches.round(index)
+    return (
+        launches.routed if launches is not None and integers[0] else _each(x, experts, *routed),
+        launches.shared if launches is not None and integers[1] else _each(x, None, *shared),
+    )
+
+
+def _integers(*matrices: Matrix) -> bool:
+    return all(isinstance(m.form, Form) for m in matrices)
+
+
+Three = tuple[Matrix, Matrix, Matrix]
+
+
+class _Launches:
+    """Products of integer matrices: of routed experts, of the shared one, or of both at once."""
+
+    def __init__(
+        self, x: Input, experts: torch.Tensor, blocks: Blocks | None, routed: Three | None,
+        shared: Three | None, rounds: int,
+    ) -> None:  # fmt: skip
+        self._x, self._rounds, self._used = x, rounds, experts.shape[1]
+        width = x.values.shape[1]
+        device = x.values.device
+        self._alone = blocks is None
+        self._high = 1 if blocks is None else blocks.size // ROWS
+        self._experts, self._pairs = (
+            (experts, experts) if blocks is None else (blocks.experts, blocks.pairs)
+        )
+        self._blocks = self._experts.numel() if routed else 0
+        self._all = self._blocks + (-(-x.rows // (ROWS * self._high)) if shared else 0)
+        # A launch needs the arguments of what it leaves out.
+        either = routed or shared
+        assert either is not None
+        self._of_routed, self._of_shared = routed or either, shared or either
+        inner = max(m[2].groups for m in (self._of_routed, self._of_shared))
+        self._step = -(-inner * GROUP // SEGMENT) * (SEGMENT // GROUP)
+        high = self._all * self._high
+        self._codes = torch.empty((high, self._step, ROWS * GROUP), dtype=torch.int8, device=device)
+        self._info = torch.empty((high, self._step, ROWS), dtype=torch.int64, device=device)
+        self.routed = torch.empty((experts.numel(), width), dtype=torch.float32, device=device)
+        self.shared = torch.empty((x.rows, width), dtype=torch.float32, device=device)
+
+    def round(self, index: int) -> None:
+        """All pairs whose expert comes in this round, and in the first one the shared expert."""
+        x, experts, pairs = self._x, self._experts, self._pairs
+        (gate, up, last), (shared_gate, shared_up, shared_last) = self._of_routed, self._of_shared
+        turns = gate.store.rounds if isinstance(gate, StoredMatrix) else experts
+        plan = plan_for(self._alone, self._high, gate.groups)
+        common = {
+            "NT": self._high, "ALONE": self._alone, "IN_ROUNDS": self._rounds > 1,
+            "ASM": assembly(x.values), **launch_options(x.values),
+        }  # fmt: skip
+        more = {"maxnreg": plan.registers} if plan.registers and assembly(x.values) else {}
+        count, shared_count = last.groups, shared_last.groups
+        programs, shared_programs = (
+            n if a.form == b.form else -(-n * 2 // plan.warps)
+            for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
+        )
+        gate_up[(max(programs, shared_programs), self._all)](
+            x.codes, x.info, gate.addresses, up.addresses, experts, pairs, turns,
+            shared_gate.record, shared_up.record, self._codes, self._info, x.rows,
+            x.codes.shape[1], gate.quads, gate.groups, programs, count, shared_programs,
+            shared_count, self._blocks, index, self._step,
+            USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
+            SHARED_GATE_FORM=shared_gate.form, SHARED_UP_FORM=shared_up.form,
+            SEGMENTS=plan.segments, WHOLE=gate.groups % 16 == 0, W=plan.warps,
+            num_warps=plan.warps, **more, **common,
         )  # fmt: skip
-    return experts, weights
+        down[(-(-last.tiles // DOWN_WARPS), self._all)](
+            self._codes, self._info, last.addresses, experts, pairs, turns, shared_last.record,
+            self.routed, self.shared, x.rows, self.routed.shape[0], self._step, last.quads,
+            last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
+            self._blocks, index, FORM=last.form, SHARED_FORM=shared_last.form,
+            WHOLE=last.groups % 16 == 0, SHARED_WHOLE=shared_last.groups % 16 == 0,
+            num_warps=DOWN_WARPS, **more, **common,
+        )  # fmt: skip
 
 
-def mixture(
-    x: torch.Tensor,
-    experts: torch.Tensor,
-    weights: torch.Tensor,
-    gate: Matrix,
-    up: Matrix,
-    down: Matrix,
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How gate and up spread over the chip; no number depends on it. segments: of the inputs, where
+    two warps share them, or 0. registers: most of a thread, 0 for any number."""
+
+    segments: int
+    warps: int
+    registers: int = 0
+
+
+def plan_for(alone: bool, high: int, groups: int) -> Plan:
+    """The plan for one row, or for blocks of 8 * high pairs."""
+    segments = -(-groups // (SEGMENT // GROUP))
+    if alone and 1 < segments <= 8:
+        return Plan(segments, 8, 128)
+    return Plan(0, 4, 128 if high == 1 else 168)
+
+
+def _each(
+    x: Input, experts: torch.Tensor | None, gate: Matrix, up: Matrix, last: Matrix
 ) -> torch.Tensor:
-    """Sum over a row's experts, in router order, of weight * down(silu(gate.x) * up.x): [R, D]."""
-    if not x.shape[0]:
-        return torch.empty((0, down.rows), dtype=torch.float32, device=x.device)
+    """down(silu(gate.x) * up.x) of all pairs, or of all rows, operator by operator."""
+    if experts is None:
+        return linear(_gated(linear(x, gate), linear(x, up)), last)
     used = experts.shape[1]
-    g = product(x, gate, experts, used)
-    u = product(x, up, experts, used)
-    z = product(_gated(g, u), down, experts, 1)
-    return _weighted(z, weights)
-
-
-def shared_expert(
-    x: torch.Tensor, gate: Matrix, up: Matrix, down: Matrix, scalar: Matrix
-) -> torch.Tensor:
-    """sigmoid(scalar.x) * down(silu(gate.x) * up.x): float32 [R, D]."""
-    z = linear(_gated(*project(x, (gate, up))), down)
-    return _weighted(z, linear(x, scalar), sigmoid=True)
+    g, u = product(x.values, gate, experts, used), product(x.values, up, experts, used)
+    return product(_gated(g, u), last, experts, 1)
 
 
 def _gated(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(g)
-    if g.numel():
-        gated[(triton.cdiv(g.numel(), _BLOCK),)](
-            g, u, out, g.numel(), B=_BLOCK, enable_fp_fusion=False
-        )
-    return out
-
-
-def _weighted(z: torch.Tensor, weights: torch.Tensor, sigmoid: bool = False) -> torch.Tensor:
-    rows, used = weights.shape
-    width = z.shape[1]
-    out = torch.empty((rows, width), dtype=torch.float32, device=z.device)
-    if rows:
-        weighted[(triton.cdiv(width, _BLOCK), rows)](
-            z, weights, out, D=width, USED=used, SIGMOID=sigmoid, B=_BLOCK,
-            enable_fp_fusion=False,
-        )  # fmt: skip
+    gated[(triton.cdiv(g.numel(), _BLOCK),)](
+        g, u, out, g.numel(), B=_BLOCK, **launch_options(g)
+    )  # fmt: skip
     return out
 
 
 @triton.jit
-def top_experts(LOGITS, EXPERTS, WEIGHTS, COUNT: tl.constexpr, USED: tl.constexpr,
-                LEVELS: tl.constexpr):  # fmt: skip
-    """As `route`, from the router's outputs, float32 [R, COUNT]. Grid (rows,)."""
-    S: tl.constexpr = 1 << LEVELS
-    row = tl.program_id(0).to(tl.int64)
-    # Axes: segment, sixteen steps, lane.
-    e = (
-        tl.arange(0, S)[:, None, None] * 512
-        + tl.arange(0, 16)[None, :, None] * 32
-        + tl.arange(0, 32)[None, None, :]
-    )
-    there = e < COUNT
-    x = tl.load(LOGITS + row * COUNT + e, mask=there, other=float("-inf"))
-    top = tl.max(tl.reshape(x, [S * 512]), axis=0)
-    p = tl.where(there, scalar.exp(x - top), 0.0)
-    steps = lanes.apart(tl.reshape(tl.permute(p, (0, 2, 1)), [S * 32, 16]), S * 32, 4)
-    acc = tl.zeros([S * 32], tl.float32)
-    for i in tl.static_range(16):
-        # Which of the sixteen comes next: its number with the bits in reverse order.
-        acc = acc + tl.reshape(
-            steps[(i & 1) << 3 | (i & 2) << 1 | (i & 4) >> 1 | (i & 8) >> 3], [S * 32]
-        )
-    parts = tl.reshape(lanes.tree(acc, S), [S, 1])
-    total = lanes.add_in_order(tl.zeros([1], tl.float32), parts, 1, LEVELS)
-    p, total = tl.broadcast(tl.reshape(p, [S * 512]), total)
-    p = tl.div_rn(p, total)
-    e = tl.reshape(e, [S * 512])
-    p = tl.where(e < COUNT, p, -2.0)
-    chosen = tl.zeros([1], tl.float32)
-    values = ()
-    at = row * USED + tl.arange(0, 1)
-    for rank in tl.static_range(USED):
-        best = tl.max(p, axis=0)
-        index = tl.min(tl.where(p == best, e, COUNT), axis=0)
-        # Where probabilities are no numbers, the first expert counts as the best.
-        index = tl.where(index < COUNT, index, 0)
-        # A sum of one number and zeros, of bits: also a NaN comes through.
-        bits = tl.where(e == index, p.to(tl.int32, bitcast=True), 0)
-        value = (tl.sum(bits, axis=0) + tl.zeros([1], tl.int32)).to(tl.float32, bitcast=True)
-        tl.store(EXPERTS + at + rank, index + tl.zeros([1], tl.int32))
-        chosen = chosen + value
-        values = values + (value,)
-        p = tl.where(e == index, -1.0, p)
-    for rank in tl.static_range(USED):
-        tl.store(WEIGHTS + at + rank, tl.div_rn(values[rank], chosen))
-
-
-@triton.jit
-def gated(G, U, OUT, count, B: tl.constexpr):
+def gated(G, U, OUT, count, B: tl.constexpr, PDL: tl.constexpr):
     """OUT = silu(G) * U."""
+    announce(PDL)
+    wait(PDL)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     g = tl.load(G + at, mask=at < count, other=0.0)
     u = tl.load(U + at, mask=at < count, other=0.0)
     tl.store(OUT + at, scalar.silu(g) * u, mask=at < count)
-
-
-@triton.jit
-def weighted(Z, WEIGHTS, OUT, D: tl.constexpr, USED: tl.constexpr, SIGMOID: tl.constexpr,
-             B: tl.constexpr):  # fmt: skip
-    """OUT[row] = WEIGHTS[row, 0] * Z[row, 0] + WEIGHTS[row, 1] * Z[row, 1] + ..., in this order."""
-    d = tl.program_id(0) * B + tl.arange(0, B)
-    row = tl.program_id(1).to(tl.int64)
-    total = tl.zeros([B], tl.float32)
-    for a in tl.static_range(USED):
-        w = tl.load(WEIGHTS + row * USED + a + tl.arange(0, 1))
-        if SIGMOID:
-            w = scalar.sigmoid(w)
-        z = tl.load(Z + (row * USED + a) * D + d, mask=d < D, other=0.0)
-        total = w * z if a == 0 else total + w * z
-    tl.store(OUT + row * D + d, total, mask=d < D)

@@ -22,7 +22,7 @@ GROUP = 32
 SEGMENT = 512
 ROWS = 8
 """Rows of a block."""
-_MAGIC = tl.constexpr(12582912.0)  # adding and taking it off rounds half to even
+_ROUNDS = tl.constexpr(12582912.0)  # adding and taking it off rounds half to even
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,7 @@ def integers(x, M: tl.constexpr):
     fine = (s > 0.0) & (s < float("inf"))
     by = tl.where(fine, s, 1.0)
     x, by = tl.broadcast(x, by[:, None])
-    v = (tl.div_rn(x, by) + _MAGIC) - _MAGIC
+    v = (tl.div_rn(x, by) + _ROUNDS) - _ROUNDS
     # Only a scale of a few units of 2**-149 leaves the range.
     v = tl.where(v > 127.0, 127.0, tl.where(v < -127.0, -127.0, v))
     q = tl.where(fine[:, None], v, 0.0).to(tl.int32)

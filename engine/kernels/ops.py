@@ -46,7 +46,7 @@ def kernel_ops(device: str) -> Ops:
         delta_commit=gated_delta_net.delta_commit,
         attention=attention.attention,
         select_blocks=indexer.select_blocks,
-        mixture_into=_mixture_into,
+        mixture_into=experts.mixture_into,
         ngram_rows=ngram_embedding.ngram_rows,
         ngram_gated_value=ngram_embedding.ngram_gated_value,
     )
@@ -67,12 +67,3 @@ def _add_into(residual: torch.Tensor, shares: Any, y: torch.Tensor) -> None:
         residual += y
     else:
         hyper_connections.hyper_write(residual, shares, y)
-
-
-def _mixture_into(residual: torch.Tensor, shares: Any, x: Input, w: Any, used: int) -> None:
-    chosen = experts.route(x.values, w.ffn_gate_inp, used)
-    routed = experts.mixture(x.values, *chosen, w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
-    shared = experts.shared_expert(
-        x.values, w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp, w.ffn_gate_inp_shexp
-    )
-    _add_into(residual, shares, routed + shared)

@@ -29,14 +29,14 @@ TILE = 1024
 WORDS = 4
 """int64 of a row that is asked for: its number, the bits of its temperature (float64; 0: it draws
 nothing), the least weight that counts, 32 random bits."""
-LOWEST = tl.constexpr(-32.0)
+LOWEST_64 = tl.constexpr(-32.0)
 LOG2_E = tl.constexpr(1.4426950408889634)
-LN2_HIGH = tl.constexpr(0.6931471803691238)
-LN2_LOW = tl.constexpr(1.9082149292705877e-10)
+LN2_HIGH_64 = tl.constexpr(0.6931471803691238)
+LN2_LOW_64 = tl.constexpr(1.9082149292705877e-10)
 FACTORS = tl.constexpr(tuple(1.0 / n for n in (
     6227020800, 479001600, 39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1
 )))  # fmt: skip
-ROUND = tl.constexpr(6755399441055744.0)  # 1.5 * 2**52: adding and taking it off rounds
+ROUND_64 = tl.constexpr(6755399441055744.0)  # 1.5 * 2**52: adding and taking it off rounds
 ONE = tl.constexpr(1099511627776.0)
 
 
@@ -146,15 +146,15 @@ def candidates(
 def weights(x, largest, temperature, least):
     """Weights (int64) of float32 logits at a temperature (float64); those below `least` are 0."""
     x = (x.to(tl.float64) - largest.to(tl.float64)) / temperature
-    counts = x >= LOWEST
+    counts = x >= LOWEST_64
     x = tl.where(counts, x, 0.0)
-    k = (x * LOG2_E + ROUND) - ROUND
-    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    k = (x * LOG2_E + ROUND_64) - ROUND_64
+    r = (x - k * LN2_HIGH_64) - k * LN2_LOW_64
     e = tl.zeros_like(r) + FACTORS[0]
     for i in tl.static_range(1, 14):
         e = e * r + FACTORS[i]
     e = e * ((k.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)
-    w = ((e * ONE + ROUND) - ROUND).to(tl.int64)
+    w = ((e * ONE + ROUND_64) - ROUND_64).to(tl.int64)
     return tl.where(counts & (w >= least), w, 0)
 
 

@@ -62,14 +62,18 @@ class SlotState:
         clear[self._grid](self._places, slot, B=WORDS, num_warps=4, **options)
 
     def save(self, slot: int) -> torch.Tensor:
-        """A copy: int32 [words of a slot]."""
+        """A copy in host memory, which is there once the device has come so far: int32 [words of a
+        slot]."""
         flat = torch.empty(self._words, dtype=torch.int32, device=self._places.device)
         self._move(slot, flat, restore=False)
-        return flat
+        if not flat.is_cuda:
+            return flat
+        host = torch.empty(self._words, dtype=torch.int32, pin_memory=True)
+        return host.copy_(flat, non_blocking=True)
 
     def restore(self, slot: int, flat: torch.Tensor) -> None:
         """The other way."""
-        self._move(slot, flat, restore=True)
+        self._move(slot, flat.to(self._places.device, non_blocking=True), restore=True)
 
     def _move(self, slot: int, flat: torch.Tensor, *, restore: bool) -> None:
         options = launch_options(flat)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from engine.kernels.compile_ahead import compile_ahead
@@ -32,7 +33,7 @@ class WindowGraph:
     """
 
     words: Words
-    kept: torch.Tensor
+    kept: npt.NDArray[np.int32]
     residual: torch.Tensor
     logits: torch.Tensor
     window: Graph
@@ -93,7 +94,7 @@ class GraphRunner:
         if graph is None:
             self._eager.commit(lines)
             return
-        graph.kept[: len(lines)] = torch.tensor(lines, dtype=torch.int32)
+        graph.kept[: len(lines)] = lines
         graph.kept[len(lines) :] = 0
         graph.commit.replay()
 
@@ -154,4 +155,4 @@ class GraphRunner:
 
         graph, (residual, logits) = self._recorder.record(window)
         after, _ = self._recorder.record(commit)
-        return WindowGraph(words, kept, residual, self._recorder.lend(logits), graph, after)
+        return WindowGraph(words, kept.numpy(), residual, self._recorder.lend(logits), graph, after)

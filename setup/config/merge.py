@@ -55,7 +55,11 @@ def merge(
         name: _inner(name, old[name], new.get(name), folder) for name in _OWN_ENTRIES if name in old
     }
     rest = {n: v for n, v in old.items() if n not in new and n not in lost and n not in objects}
-    config = {**new, **rest, **{name: value for name, value in objects.items() if value}}
+    config = {
+        **new,
+        **rest,
+        **{name: value for name, value in objects.items() if value or name != "env"},
+    }
     learned = _learned(old, new, folder)
     if learned:
         config["args"] = [*new.get("args", []), *(word for pair in learned for word in pair)]

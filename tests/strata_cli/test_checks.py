@@ -48,7 +48,7 @@ def test_bench_decode_records(
     ran = strata(capsys, "bench", "decode", *words, "--no-peer", "--save", "--json")
     assert ran.code == 0
     records = ran.document["records"]
-    assert [r["name"] for r in records] == ["decode.streams1.tok_s", "decode.streams2.tok_s"]
+    assert [r["metric"] for r in records] == ["decode.streams1.tok_s", "decode.streams2.tok_s"]
     for record in records:
         assert record["unit"] == "tok/s"
         assert len(record["samples"]) == 2

@@ -4,76 +4,72 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels.experts import mixture, route, shared_expert
+from engine.kernels.experts_route import top
 from engine.reference import experts as reference
-from tests.engine.kernels.packing import activations, both, tame_pair
-from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
+from tests.engine.kernels.mixtures import FLOATS, INTEGERS, WIDTH, Kinds, mixture, residuals
+from tests.engine.kernels.packing import activations, poison
+from tests.engine.reference.checks import same_bits
 
-COUNT, USED, WIDTH, INNER = 9, 2, 32, 32
+
+def _reference_top(logits: torch.Tensor, used: int) -> tuple[np.ndarray, np.ndarray]:
+    experts = np.empty((len(logits), used), np.int32)
+    shares = np.empty((len(logits), used), np.float32)
+    reference.top_experts(logits.numpy(), experts, shares)
+    return experts, shares
 
 
 @pytest.mark.parametrize(("count", "used"), [(5, 5), (40, 4), (520, 10), (3, 1)])
-def test_route(count: int, used: int) -> None:
-    wanted, weight = tame_pair("F32", (count,), WIDTH)
-    x = activations(2, WIDTH)
-    experts, shares = route(x, weight, used)
-    best, parts = reference.route(x, wanted, used)
+def test_top(count: int, used: int) -> None:
+    logits = torch.randn(2, count, generator=torch.Generator().manual_seed(count))
+    best, parts = _reference_top(logits, used)
+    experts, shares = top(logits, used)
     assert same_bits(experts, best)
     assert same_bits(shares, parts)
 
 
 def test_equal_probabilities_take_the_lowest_experts_first() -> None:
-    """Also probabilities of 0, far below the best one."""
-    weight = np.zeros((6, 32), np.float32)
-    weight[4] = 100
-    wanted, packed = both(weight.view(np.uint8), "F32", 32)
-    experts, shares = route(torch.ones(1, 32), packed, 3)
-    assert experts.tolist() == [[4, 0, 1]]
-    assert same_bits(shares, reference.route(torch.ones(1, 32), wanted, 3)[1])
+    """Also probabilities of 0, far below the best one, and those that division makes equal."""
+    logits = torch.tensor([[0, 0, 0, 0, 3000, 0], [1, 1 + 1e-7, 1 - 1e-7, 1, 1, 1 + 2e-7]])
+    best, parts = _reference_top(logits, 3)
+    experts, shares = top(logits, 3)
+    assert experts[0].tolist() == [4, 0, 1]
+    assert same_bits(experts, best)
+    assert same_bits(shares, parts)
 
 
 def test_a_row_without_numbers_is_not_hidden() -> None:
-    _, weight = tame_pair("F32", (COUNT,), WIDTH)
-    x = activations(2, WIDTH)
-    x[1, 3] = torch.nan
-    experts, shares = route(x, weight, USED)
-    alone = route(x[:1], weight, USED)
+    logits = torch.randn(2, 9)
+    logits[1, 3] = torch.nan
+    experts, shares = top(logits, 2)
+    alone = top(logits[:1], 2)
     assert same_bits(experts[0], alone[0][0])
     assert same_bits(shares[0], alone[1][0])
-    assert experts[1].tolist() == [0] * USED
+    assert experts[1].tolist() == [0, 0]
     assert torch.isnan(shares[1]).all()
 
 
-@pytest.mark.parametrize("kinds", [("F32", "F32", "F32"), ("Q4_0", "Q4_0", "Q8_0")])
-def test_mixture(kinds: tuple[str, str, str]) -> None:
-    """And its rows are independent of each other."""
-    shapes = [(INNER, WIDTH), (INNER, WIDTH), (WIDTH, INNER)]
-    pairs = [
-        tame_pair(kind, (COUNT, n), k, i)
-        for i, (kind, (n, k)) in enumerate(zip(kinds, shapes, strict=True))
-    ]
-    x = activations(2, WIDTH)
-    experts = torch.tensor([[7, 3], [3, 8]], dtype=torch.int32)
-    shares = torch.rand(2, USED, generator=torch.Generator().manual_seed(1))
-    wanted = reference.mixture(x, experts, shares, *(p[0] for p in pairs))
-    stacks = [p[1] for p in pairs]
-
-    def on_rows(first: int, last: int) -> Outputs:
-        rows = slice(first, last)
-        return (mixture(x[rows], experts[rows], shares[rows], *stacks),)
-
-    assert same_bits(on_rows(0, 2)[0], wanted)
-    assert_rows_independent(on_rows, 2)
+@pytest.mark.parametrize(
+    ("routed", "shared", "streams"),
+    [(INTEGERS, INTEGERS, 4), (INTEGERS, FLOATS, 1), (FLOATS, INTEGERS, 1), (FLOATS, FLOATS, 2)],
+)
+def test_mixture(
+    routed: Kinds, shared: Kinds, streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, x = mixture(routed, shared), activations(2, WIDTH)
+    residual, shares = residuals(2, streams)
+    wanted = both.expected(residual, shares, x)
+    poison(monkeypatch)
+    assert same_bits(both.got(residual, shares, x), wanted)
 
 
-@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
-def test_shared_expert(kind: str) -> None:
-    pairs = [
-        tame_pair(kind, (INNER,), WIDTH, 1),
-        tame_pair(kind, (INNER,), WIDTH, 2),
-        tame_pair(kind, (WIDTH,), INNER, 3),
-        tame_pair("F32", (1,), WIDTH, 4),
-    ]
-    x = activations(2, WIDTH)
-    wanted = reference.shared_expert(x, *(p[0] for p in pairs))
-    assert same_bits(shared_expert(x, *(p[1] for p in pairs)), wanted)
+def test_rows_are_independent() -> None:
+    """Eleven rows of two experts each: some experts have more rows than a block."""
+    both, x = mixture(), activations(11, WIDTH)
+    x[1:10] = x[1]
+    residual, shares = residuals(11, 2)
+    assert shares is not None
+    whole = both.got(residual, shares, x)
+    assert same_bits(whole, both.expected(residual, shares, x))
+    for i in (0, 9, 10):
+        row = slice(i, i + 1)
+        assert same_bits(both.got(residual[row], shares[row], x[row])[0], whole[i])

@@ -31,18 +31,23 @@ def products(kernels: list[Any]) -> None:
 
 
 def mixtures(kernels: list[Any]) -> None:
-    """Experts by address; the router."""
-    from engine.kernels import experts
+    """One row and two, with experts on the device and in host memory; forms that gate and up share
+    and other ones."""
+    from engine.kernels import experts, inputs
+    from tests.engine.kernels import mixtures as cases
 
     _assembly(True)
-    (_, gate), (_, down), (_, router) = (
-        random_pair("Q8_0", (3, 64), 64), random_pair("Q8_0", (3, 64), 64),
-        random_pair("F32", (3,), 64),
-    )  # fmt: skip
-    x, chosen, shares = torch.ones(2, 64), torch.zeros(2, 2, dtype=torch.int32), torch.ones(2, 2)
-    experts.route(x, router, 2)
-    experts.mixture(x, chosen, shares, gate, gate, down)
-    assert {"top_experts", "pairs_by_matrices", "weighted"} <= {k.name for k in kernels}
+    experts.assembly = lambda tensor: True
+    cases.WIDTH = 1056  # three segments
+    one = cases.mixture()
+    two = cases.mixture(("Q4_0", "Q8_0", "Q8_0"), ("Q4_0", "Q8_0", "Q8_0"))
+    far, _ = cases.stored(two, 2, 2, cases.Policy())
+    for both, rows in ((one, 1), (far, 2)):
+        x = inputs.room(rows, cases.WIDTH, torch.device("cpu"))
+        experts.mixture_into(torch.ones(rows, cases.WIDTH), None, x, both.packed, cases.USED)
+    names = ["top_experts", "gate_up", "down", "combine", "place_few", "assign", "fetch"]
+    assert set(names) <= {k.name for k in kernels}
+    assert not any(".local" in k.asm["ptx"] for k in kernels)
 
 
 def flight(kernels: list[Any]) -> None:

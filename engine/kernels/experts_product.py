@@ -1,0 +1,351 @@
+"""Products of routed and shared experts: gate and up in one launch, down in another.
+
+A warp takes 16 outputs of one matrix. With many pairs it takes all their inputs, and loads a
+segment while it computes the one before; for a single row two warps share the segments of a tile,
+and meet at the end. An expert's weights serve all pairs of a block; where a block has one pair,
+only that one is computed.
+"""
+
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# mypy: disable-error-code="assignment,union-attr,var-annotated"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from engine.kernels import lanes, scalar
+from engine.kernels.dependent import announce, wait
+from engine.kernels.inputs import store_groups
+from engine.kernels.integer_product import (
+    add_each,
+    at_segment,
+    input_of_blocks,
+    input_of_rows,
+    load_segment,
+    no_terms,
+    segment_terms,
+)
+
+
+@triton.jit
+def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+           COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+           ASM: tl.constexpr):  # fmt: skip
+    """Products of each thread's tile with its rows, as `segment_terms` orders them."""
+    segments = (quads + 3) // 4
+    total = no_terms(NT, COLUMNS, W)
+    # Bytes fill the registers: two segments of them do not fit.
+    AHEAD: tl.constexpr = FORM.bits < 8
+    weights = ()
+    if AHEAD:
+        weights = load_segment(tile, 0, quads, lane, FORM, WHOLE, ASM)
+    for segment in range(segments):
+        # At the end the last one again, which is near.
+        after = tl.minimum(segment + 1, segments - 1) if AHEAD else segment
+        ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
+        acc = segment_terms(weights if AHEAD else ahead, at_segment(x, segment, NT),
+                            groups - segment * 16, FORM, NT, COLUMNS, TOGETHER, WHOLE, not WHOLE, W,
+                            ASM)  # fmt: skip
+        total = add_each(total, acc, 2 * NT * COLUMNS)
+        if AHEAD:
+            weights = ahead
+    return total
+
+
+@triton.jit
+def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl.constexpr,
+             TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+             ASM: tl.constexpr):  # fmt: skip
+    """The sums of each thread's half of the segments, one block of rows: segment after segment, as
+    `segment_terms` orders them. What is behind the last segment means nothing."""
+    HALF: tl.constexpr = (SEGMENTS + 1) // 2
+    AHEAD: tl.constexpr = FORM.bits < 8
+    parts = ()
+    ahead = load_segment(tile, half * HALF, quads, lane, FORM, WHOLE, ASM)
+    for i in tl.static_range(HALF):
+        segment = tl.minimum(half * HALF + i, SEGMENTS - 1)
+        weights = ahead
+        if i > 0 and not AHEAD:
+            weights = load_segment(tile, segment, quads, lane, FORM, WHOLE, ASM)
+        if i < HALF - 1 and AHEAD:
+            after = tl.minimum(segment + 1, SEGMENTS - 1)
+            ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
+        parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
+                                      FORM, 1, COLUMNS, TOGETHER, WHOLE, False, W,
+                                      ASM)  # fmt: skip
+    return parts
+
+
+@triton.jit
+def tile_of(record, tile, quads, FORM: tl.constexpr):
+    """Where a tile of a record begins."""
+    words = quads * FORM.quad + (quads + 3) // 4 * (8 * FORM.tail)
+    return record + tile.to(tl.int64) * words
+
+
+@triton.jit
+def record_of(ADDRESSES, expert):
+    """Where the matrix of an expert lies."""
+    return tl.load(ADDRESSES + expert).to(tl.pointer_type(tl.int32))
+
+
+@triton.jit
+def square(sums, at: tl.constexpr, COLUMNS: tl.constexpr, W: tl.constexpr):
+    """Sums of a block of rows as [W / 2, 8 or 4 rows, 2 tiles, 16 outputs]; with one column, 4 rows
+    that are all the same one."""
+    if COLUMNS == 1:
+        v = tl.reshape(tl.join(sums[at], sums[at + 1]), [W // 2, 2, 8, 4, 2])
+        out = tl.permute(v, (0, 3, 1, 4, 2))
+    else:
+        low = tl.join(sums[at], sums[at + 1])
+        high = tl.join(sums[at + 2], sums[at + 3])
+        v = tl.reshape(tl.join(low, high), [W // 2, 2, 8, 4, 2, 2])
+        out = tl.permute(v, (0, 3, 4, 1, 5, 2))
+    R: tl.constexpr = 4 if COLUMNS == 1 else 8
+    return tl.reshape(out, [W // 2, R * 32])
+
+
+@triton.constexpr_function
+def _column(segment, half, levels):
+    """Where `apart` puts the column of a segment of gate, two before that of up: the bits of half,
+    gate or up, and number in the half, in reverse."""
+    number = segment % half
+    return (((number & 1) << 3 | (number & 2) << 1) >> (2 - levels)) + segment // half
+
+
+@triton.jit
+def joined(parts, COLUMNS: tl.constexpr, SEGMENTS: tl.constexpr):
+    """Gate and up, [8 or 4 rows * 32] each, of what `parts_of` gave eight warps: two halves of the
+    segments of two tiles of gate and two of up. The segments in ascending order."""
+    HALF: tl.constexpr = (SEGMENTS + 1) // 2
+    LEVELS: tl.constexpr = 0 if HALF == 1 else (1 if HALF == 2 else 2)
+    M: tl.constexpr = 128 if COLUMNS == 1 else 256
+    all = square(parts, 0, COLUMNS, 8)
+    if LEVELS > 0:
+        all = tl.join(all, square(parts, 2 * COLUMNS, COLUMNS, 8))
+    if LEVELS > 1:
+        third = square(parts, 4 * COLUMNS, COLUMNS, 8)
+        fourth = third
+        if HALF > 3:
+            fourth = square(parts, 6 * COLUMNS, COLUMNS, 8)
+        all = tl.join(all, tl.join(third, fourth))
+        all = tl.permute(all, (1, 0, 3, 2))
+    elif LEVELS > 0:
+        all = tl.permute(all, (1, 0, 2))
+    else:
+        all = tl.permute(all, (1, 0))
+    # Axes: places, then bits of a column: half, gate or up, segment of the half.
+    each = lanes.apart(tl.reshape(all, [M, 4 << LEVELS]), M, 2 + LEVELS)
+    gate = tl.zeros([M], tl.float32)
+    up = tl.zeros([M], tl.float32)
+    for s in tl.static_range(SEGMENTS):
+        gate = gate + tl.reshape(each[_column(s, HALF, LEVELS)], [M])
+        up = up + tl.reshape(each[_column(s, HALF, LEVELS) + 2], [M])
+    return gate, up
+
+
+@triton.jit
+def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_row, rows, out_step,
+                GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr,
+                WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """silu(gate) * up as integers of the next product: program `number`, of which each stores a
+    group of 32 outputs, of `count` groups.
+
+    With one form for both: two tiles of gate and the same of up, by four warps, or by eight where
+    there are SEGMENTS (not 0) to share. Otherwise W tiles of both, one after the other, which are
+    W / 2 groups. rows: of 8 * NT (or one) from `out_row` on, which are stored.
+    """
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    warp = thread // 32
+    R: tl.constexpr = 8 if COLUMNS == 2 else 4
+    place = tl.arange(0, R)
+    if GATE_FORM == UP_FORM:
+        tile = tile_of(tl.where(warp % 4 < 2, GATE, UP), number * 2 + warp % 2, quads, GATE_FORM)
+        if SEGMENTS > 0:
+            parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, COLUMNS, TOGETHER,
+                             SEGMENTS, WHOLE, W, ASM)  # fmt: skip
+        else:
+            parts = totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER, WHOLE, W,
+                           ASM)  # fmt: skip
+        for t in tl.static_range(NT):
+            if SEGMENTS > 0:
+                g, u = joined(parts, COLUMNS, SEGMENTS)
+            else:
+                g, u = tl.split(tl.trans(square(parts, t * 2 * COLUMNS, COLUMNS, W)))
+            h = tl.reshape(scalar.silu(g) * u, [R, 32])
+            live = place < tl.where(number < count, rows - 8 * t, 0)
+            store_groups(OUT, OUT_INFO, h, out_row + 8 * t + place, number, out_step, live, R)
+    else:
+        # Tiles behind the last one are computed as the first.
+        at = number * W + warp
+        at = tl.where(at < count * 2, at, 0)
+        first = totals(tile_of(GATE, at, quads, GATE_FORM), x, quads, groups, lane, GATE_FORM, NT,
+                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        second = totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM, NT,
+                        COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        M: tl.constexpr = W // 2 * R
+        group = number * (W // 2) + tl.arange(0, M) // R
+        row = tl.arange(0, M) % R
+        for t in tl.static_range(NT):
+            g = square(first, t * 2 * COLUMNS, COLUMNS, W)
+            h = scalar.silu(g) * square(second, t * 2 * COLUMNS, COLUMNS, W)
+            live = (row < rows - 8 * t) & (group < count)
+            store_groups(OUT, OUT_INFO, tl.reshape(h, [M, 32]), out_row + 8 * t + row, group,
+                         out_step, live, M)  # fmt: skip
+
+
+@triton.jit
+def expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS: tl.constexpr):
+    """The expert of a block, or a negative number where this round has nothing to do for it. The
+    shared expert, behind the last block, is called 0 and belongs to round 0."""
+    expert = 0
+    turn = 0
+    if block < blocks:
+        expert = tl.load(EXPERTS + block)
+        if IN_ROUNDS:
+            turn = tl.load(ROUNDS + tl.maximum(expert, 0))
+    return tl.where(turn == index, expert, -1) if IN_ROUNDS else expert
+
+
+_GATE_UP = ["rows", "step", "quads", "groups", "programs", "count", "shared_programs",
+            "shared_count", "blocks", "index", "out_step"]  # fmt: skip
+
+
+@triton.jit(do_not_specialize=_GATE_UP)
+def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
+            rows, step, quads, groups, programs, count, shared_programs, shared_count, blocks,
+            index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr,
+            SHARED_GATE_FORM: tl.constexpr, SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr,
+            ALONE: tl.constexpr, SEGMENTS: tl.constexpr, IN_ROUNDS: tl.constexpr,
+            WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+            PDL: tl.constexpr):  # fmt: skip
+    """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
+    rows, as input of down, whose rows are those of blocks. Grid (programs of the larger of both,
+    blocks of both).
+
+    count: groups of 32 outputs. ALONE: one row, pair p is block p and its expert EXPERTS[p];
+    SEGMENTS: of the inputs where warps share them, or 0.
+    IN_ROUNDS: only experts whose round is `index`.
+    """
+    announce(PDL)
+    number = tl.program_id(0)
+    block = tl.program_id(1)
+    lane = tl.arange(0, 32 * W) % 32
+    out_row = block * (8 * NT)
+    wait(PDL)
+    expert = expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS)
+    if (expert < 0) | (number >= tl.where(block < blocks, programs, shared_programs)):
+        return
+    if block < blocks:
+        gate, up = record_of(GATES, expert), record_of(UPS, expert)
+        if ALONE:
+            x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
+            gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                        out_step, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W,
+                        ASM)  # fmt: skip
+        else:
+            pairs = PAIRS + block * (8 * NT)
+            if tl.load(pairs + 1) < 0:
+                only = tl.load(pairs) // USED
+                one = input_of_rows(CODES, INFO, only, only, only, step, lane)
+                gated_group(gate, up, one, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                            out_step, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE, W,
+                            ASM)  # fmt: skip
+            else:
+                some = ()
+                for t in tl.static_range(NT):
+                    row = tl.maximum(tl.load(pairs + 8 * t + lane // 4), 0) // USED
+                    even = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2), 0) // USED
+                    odd = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2 + 1), 0) // USED
+                    some = some + input_of_rows(CODES, INFO, row, even, odd, step, lane)
+                gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row,
+                            8 * NT, out_step, GATE_FORM, UP_FORM, NT, 2, False, 0, WHOLE, W,
+                            ASM)  # fmt: skip
+    else:
+        own_gate = SHARED_GATE.to(tl.pointer_type(tl.int32))
+        own_up = SHARED_UP.to(tl.pointer_type(tl.int32))
+        if ALONE:
+            the_row = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
+            gated_group(own_gate, own_up, the_row, number, shared_count, quads, groups, OUT,
+                        OUT_INFO, out_row, 1, out_step, SHARED_GATE_FORM, SHARED_UP_FORM, 1, 1,
+                        False, SEGMENTS, WHOLE, W, ASM)  # fmt: skip
+        else:
+            first = (block - blocks) * NT
+            rows_of = input_of_blocks(CODES, INFO, first, step, (rows + 7) // 8, lane, NT)
+            gated_group(own_gate, own_up, rows_of, number, shared_count, quads, groups, OUT,
+                        OUT_INFO, out_row, rows - 8 * first, out_step, SHARED_GATE_FORM,
+                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM)  # fmt: skip
+
+
+@triton.jit
+def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, NT: tl.constexpr,
+               COLUMNS: tl.constexpr, GATHERED: tl.constexpr):  # fmt: skip
+    """OUT[row, n] of each thread's products. GATHERED: rows ROWS[0..], where they are not negative;
+    otherwise those from `first` on that are less than `rows`."""
+    for t in tl.static_range(NT):
+        for c in tl.static_range(2 * COLUMNS):
+            n = tile * 16 + lane // 4 + c // COLUMNS * 8
+            place = 8 * t + lane % 4 * 2 + c % 2 if COLUMNS == 2 else lane * 0
+            row = tl.load(ROWS + place) if GATHERED else first + place
+            live = (row >= 0) & (row < rows) & (n < width)
+            if COLUMNS == 1:
+                live = live & (lane % 4 == 0)
+            at = OUT + row.to(tl.int64) * width + n
+            tl.store(at, total[t * 2 * COLUMNS + c], mask=live)
+
+
+_DOWN = ["rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups", "tiles",
+         "width", "blocks", "index"]  # fmt: skip
+
+
+@triton.jit(do_not_specialize=_DOWN)
+def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, rows, pairs, step,
+         quads, groups, shared_quads, shared_groups, tiles, width, blocks, index,
+         FORM: tl.constexpr, SHARED_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
+         IN_ROUNDS: tl.constexpr, WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr,
+         ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width]. Grid (4 tiles
+    each, blocks)."""
+    W: tl.constexpr = 4
+    announce(PDL)
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    tile = tl.program_id(0) * W + thread // 32
+    block = tl.program_id(1)
+    near = tl.minimum(tile, tiles - 1)
+    wait(PDL)
+    expert = expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS)
+    if expert < 0:
+        return
+    first = block * (8 * NT)
+    if block < blocks:
+        at = tile_of(record_of(DOWNS, expert), near, quads, FORM)
+        where = PAIRS + first
+        if ALONE:
+            x = input_of_rows(CODES, INFO, first, first, first, step, lane)
+            y = totals(at, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, W, ASM)
+            store_rows(OUT, y, tile, width, where, block, pairs, lane, 1, 1, False)
+        elif tl.load(where + 1) < 0:
+            one = input_of_rows(CODES, INFO, first, first, first, step, lane)
+            of_one = totals(at, one, quads, groups, lane, FORM, 1, 1, False, WHOLE, W, ASM)
+            store_rows(OUT, of_one, tile, width, where, tl.load(where), pairs, lane, 1, 1, False)
+        else:
+            some = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
+            of_some = totals(at, some, quads, groups, lane, FORM, NT, 2, True, WHOLE, W, ASM)
+            store_rows(OUT, of_some, tile, width, where, 0, pairs, lane, NT, 2, True)
+    else:
+        own = tile_of(SHARED.to(tl.pointer_type(tl.int32)), near, shared_quads, SHARED_FORM)
+        row = (block - blocks) * (8 * NT)
+        if ALONE:
+            the_row = input_of_rows(CODES, INFO, first, first, first, step, lane)
+            of_row = totals(own, the_row, shared_quads, shared_groups, lane, SHARED_FORM, 1, 1,
+                            False, SHARED_WHOLE, W, ASM)  # fmt: skip
+            store_rows(SHARED_OUT, of_row, tile, width, PAIRS, row, rows, lane, 1, 1, False)
+        else:
+            rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
+            of_rows = totals(own, rows_of, shared_quads, shared_groups, lane, SHARED_FORM, NT, 2,
+                             True, SHARED_WHOLE, W, ASM)  # fmt: skip
+            store_rows(SHARED_OUT, of_rows, tile, width, PAIRS, row, rows, lane, NT, 2, False)
