@@ -110,7 +110,9 @@ def convolve(
         live = (i < count) & (c < N)
         x_at = X + first * N
         past = RING + slot * LENGTH * N
-        total, _ = convolved(x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B)
+        total, _ = convolved(
+            x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B
+        )
         tl.store(OUT + first * N + i * N + c, total, mask=live)
         if tile == 0:
             tl.debug_barrier()  # the ring is read, by every thread

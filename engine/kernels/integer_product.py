@@ -502,8 +502,8 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, P
             outputs += matrices[2 * j + 1]
         if RUNS == 1:
             some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                       _run_form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
-                       STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
+                       _run_form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT,
+                       WHOLE, STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
         else:
             programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
             if (program >= 0) & (program < programs):
