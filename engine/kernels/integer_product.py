@@ -456,6 +456,12 @@ def _run_start(forms, i):
 
 
 @triton.constexpr_function
+def _form(forms, i):
+    """forms[i]; indexed in a kernel, Triton 3.6 gives no constant."""
+    return forms[i]
+
+
+@triton.constexpr_function
 def _run_count(forms):
     return len([j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]])
 
@@ -496,13 +502,13 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, P
             outputs += matrices[2 * j + 1]
         if RUNS == 1:
             some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                       FORMS[0], 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
+                       _form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
                        STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
         else:
             programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
             if (program >= 0) & (program < programs):
                 some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                           FORMS[_run_start(FORMS, i)], _run_start(FORMS, i),
+                           _form(FORMS, _run_start(FORMS, i)), _run_start(FORMS, i),
                            _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
                            SHARED, W, ASM, PDL)  # fmt: skip
             program -= programs
