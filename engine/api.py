@@ -22,6 +22,7 @@ from engine.model_source import open_model
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
+from engine.models.residency import Residency
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
 from engine.rows import rows_of
@@ -133,6 +134,7 @@ def load(
     spec: int = 4,
     pooled_norm: bool = False,
     table_place: TablePlace = "vram",
+    residency: Residency | None = None,
     ops: Ops | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
     kernels: Callable[[int, int], None] = lambda done, of: None,
@@ -163,6 +165,7 @@ def load(
             drafts=spec > 1,
             draft_from=draft_from,
             table_place=table_place,
+            residency=residency,
             progress=progress,
         )
         tokenizer = Tokenizer.from_metadata(gguf.metadata)

@@ -47,6 +47,7 @@ def card_config(run: RunConfig, card: Gpu, room: CardRoom, share: CardShare) -> 
         vram_limit_mib=room.limit_bytes // MIB,
         expert_cache_bytes=share.expert_bytes,
         resident_experts=share.resident_experts,
+        keeps_all_experts=whole,
         table_place=_table_place(run, share),
         adapt_every=0 if whole else every,
         adapt_swaps=0 if whole else swaps,

@@ -74,6 +74,8 @@ class CardConfig:
     """For routed experts, as they lie in the card's memory; the others lie in the machine's."""
     resident_experts: int
     """How many that are in each layer."""
+    keeps_all_experts: bool
+    """Whether that is all of them."""
     table_place: TablePlace
     """Where the n-gram table lies: in the card's memory or in the machine's."""
     adapt_every: int

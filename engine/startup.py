@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config import EngineConfig
+from engine.config import CardConfig, EngineConfig
 from engine.cuda_process import local_cards, take_card
+from engine.device_memory import STAGING_EXPERTS
 from engine.engine import Engine, EngineOptions
 from engine.flags import parse_engine_args
 from engine.hardware import local_hardware
@@ -21,6 +22,7 @@ from engine.torch_build import torch_has_cuda
 
 if TYPE_CHECKING:
     from engine.api import Model
+    from engine.models.residency import Residency
 
 _TELL_EVERY_S = 5.0
 _TURN = "<|im_start|>"
@@ -62,8 +64,24 @@ def load_planned(
         spec=spec or config.spec,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,
+        residency=None if config.card is None else _residency(config.card),
         progress=_layers_told(time.monotonic),
         kernels=_tell_kernels,
+    )
+
+
+def _residency(card: CardConfig) -> Residency | None:
+    """Which routed experts lie on the card; `None`: all of them."""
+    from engine.models.residency import Residency
+
+    if card.keeps_all_experts:
+        return None
+    return Residency(
+        resident=card.resident_experts,
+        staging=STAGING_EXPERTS,
+        every=card.adapt_every,
+        swaps=card.adapt_swaps,
+        decay=card.adapt_decay,
     )
 
 

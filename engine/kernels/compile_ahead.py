@@ -31,6 +31,8 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key, get_cache_manager
 from triton.runtime.jit import JITFunction
 
+from engine.switches import this_environment
+
 __all__ = ["Job", "compile_ahead", "listed"]
 
 Progress = Callable[[int, int], None]
@@ -148,7 +150,7 @@ def _compiled_by_workers(
     search = os.pathsep.join(path for path in sys.path if path)
     child = subprocess.Popen(
         [sys.executable, "-m", "engine.kernels.compile_ahead"],
-        env={**os.environ, "PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""},
+        env={**this_environment(), "PYTHONPATH": search, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

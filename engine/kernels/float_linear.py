@@ -93,11 +93,16 @@ def _project(
             _many(x, matrices, kinds, divisor, to, split)
         if split:
             float_product.add_parts[(triton.cdiv(out.numel(), _BLOCK),)](
-                to, out, *_four(widths, 0), rows, segments, KINDS=kinds, DIVISOR=divisor,
-                B=_BLOCK, num_warps=4, **launch_options(x),
+                to, out, *_four(widths, 0), rows, segments, COUNT=len(matrices),
+                KINDS=bits_of(kinds), DIVISOR=divisor, B=_BLOCK, num_warps=4, **launch_options(x),
             )  # fmt: skip
     parts = out.split([rows * n for n in widths])
     return [part.view(rows, n) for part, n in zip(parts, widths, strict=True)]
+
+
+def bits_of(kinds: tuple[int, ...]) -> int:
+    """KINDS of kernels."""
+    return sum(kind << 2 * i for i, kind in enumerate(kinds))
 
 
 def _few(
@@ -127,9 +132,10 @@ def _few(
     widths = [m.rows for m in matrices]
     float_product.few[grid](
         x, *_four(records, records[0]), out if experts is None else experts, out,
-        *_four(widths, 0), rows, x.shape[1], groups, USED=used, KINDS=kinds, DIVISOR=divisor,
-        TILES=tiles, BLOCKS=blocks, LEVELS=levels, ROW_LEVELS=row_levels, SPLIT=split,
-        EVEN=x.shape[1] % 32 == 0, UNROLLED=min(groups, 16), TYPE=_TYPES[matrices[0].record.dtype],
+        *_four(widths, 0), rows, x.shape[1], groups, USED=used, COUNT=len(matrices),
+        KINDS=bits_of(kinds), DIVISOR=divisor, TILES=tiles, BLOCKS=blocks, LEVELS=levels,
+        ROW_LEVELS=row_levels, SPLIT=split, EVEN=x.shape[1] % 32 == 0, UNROLLED=min(groups, 16),
+        TYPE=_TYPES[matrices[0].record.dtype],
         num_warps=max((tiles * blocks << levels) // 4, 1), **launch_options(x),
     )  # fmt: skip
 
@@ -151,8 +157,8 @@ def _many(
     records = [packed(m) for m in matrices]
     float_product.many[grid](
         x, *_four(records, records[0]), out, *_four([m.rows for m in matrices], 0), rows,
-        K=x.shape[1], KINDS=kinds, DIVISOR=divisor, PAIRS=_PAIRS, BLOCKS=_ROW_BLOCKS, ROW_LEVELS=2,
-        SPLIT=split, PACKED=records[0].dtype == torch.int32,
+        K=x.shape[1], COUNT=len(matrices), KINDS=bits_of(kinds), DIVISOR=divisor, PAIRS=_PAIRS,
+        BLOCKS=_ROW_BLOCKS, ROW_LEVELS=2, SPLIT=split, PACKED=records[0].dtype == torch.int32,
         num_warps=_PAIRS * _ROW_BLOCKS // 4, **launch_options(x),
     )  # fmt: skip
 

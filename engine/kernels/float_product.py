@@ -24,15 +24,18 @@ from engine.kernels.dependent import announce, wait
 from engine.kernels.scalar import sigmoid, silu
 
 PLAIN, LOWERED, SHARE = 0, 1, 2
-"""What becomes of a product x: x, silu(x / DIVISOR), or 2 sigmoid(x / DIVISOR)."""
+"""What becomes of a product x: x, silu(x / DIVISOR), or 2 sigmoid(x / DIVISOR).
+
+KINDS of several matrices have two bits each, the first matrix's lowest.
+"""
 
 
 @triton.jit
-def zeros(COUNT: tl.constexpr, SHAPE: tl.constexpr):
+def zeros(shape, COUNT: tl.constexpr):
     """COUNT float32 tensors."""
     made = ()
     for _i in tl.static_range(COUNT):
-        made = made + (tl.zeros(SHAPE, tl.float32),)
+        made = made + (tl.zeros(shape, tl.float32),)
     return made
 
 
@@ -80,18 +83,19 @@ def chosen(program, A, B, C, D, a, b, c, d, PER: tl.constexpr, COUNT: tl.constex
 
 
 @triton.jit
-def store(OUT, at, x, live, index, KINDS: tl.constexpr, DIVISOR: tl.constexpr):
-    """Stores products of matrix `index`, each matrix's as KINDS says."""
-    for j in tl.static_range(len(KINDS)):
+def store(OUT, at, x, live, index, COUNT: tl.constexpr, KINDS: tl.constexpr, DIVISOR: tl.constexpr):
+    """Stores products of matrix `index` of COUNT, each matrix's as KINDS says."""
+    for j in tl.static_range(COUNT):
         if index == j:
-            tl.store(OUT + at, finished(x, KINDS[j], DIVISOR), mask=live)
+            tl.store(OUT + at, finished(x, (KINDS >> 2 * j) & 3, DIVISOR), mask=live)
 
 
 @triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "groups"])
 def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.constexpr,
-        KINDS: tl.constexpr, DIVISOR: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr,
-        LEVELS: tl.constexpr, ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, EVEN: tl.constexpr,
-        UNROLLED: tl.constexpr, TYPE: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+        COUNT: tl.constexpr, KINDS: tl.constexpr, DIVISOR: tl.constexpr, TILES: tl.constexpr,
+        BLOCKS: tl.constexpr, LEVELS: tl.constexpr, ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr,
+        EVEN: tl.constexpr, UNROLLED: tl.constexpr, TYPE: tl.constexpr,
+        PDL: tl.constexpr):  # fmt: skip
     """BLOCKS * R rows, R = 2**ROW_LEVELS <= rows, times TILES tiles of four outputs.
 
     Grid (blocks of TILES tiles, one matrix after the other; row blocks). A program has all the
@@ -107,7 +111,7 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
     T: tl.constexpr = P << LEVELS
     M: tl.constexpr = 4 * R
     record, n, before, block, index = chosen(
-        tl.program_id(0), A, B, C, D, a, b, c, d, 4 * TILES, len(KINDS)
+        tl.program_id(0), A, B, C, D, a, b, c, d, 4 * TILES, COUNT
     )
     # Axes: segments of row blocks of tiles, lanes.
     t = tl.arange(0, T)[:, None]
@@ -136,7 +140,7 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
         wait(PDL)
     X += row.to(tl.int64) * K + (segment * 512 + lane)
     most = K - segment * 512 - lane
-    sums = zeros(M, [T, 32])
+    sums = zeros([T, 32], M)
     for i in tl.static_range(UNROLLED):
         x = ()
         for r in tl.static_range(R):
@@ -161,20 +165,20 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
     if SPLIT:
         tl.store(OUT + at, total, mask=out < n)
     else:
-        store(OUT, at, total, out < n, index, KINDS, DIVISOR)
+        store(OUT, at, total, out < n, index, COUNT, KINDS, DIVISOR)
 
 
 @triton.jit
-def halves(w, PACKED: tl.constexpr):
-    """Weights of 32 lanes of T outputs as float32: [T, 16] of the even lanes and of the odd ones.
+def halves(x, T: tl.constexpr, PACKED: tl.constexpr):
+    """Numbers of 32 lanes as float32: [T, 16] of the even lanes and of the odd ones.
 
-    w: [T, 32] numbers, or PACKED: int32 [T, 16], each of two bfloat16.
+    x: [T, 32]; or PACKED: int32 [T, 16], each of two bfloat16.
     """
     if PACKED:
-        even = (w << 16).to(tl.float32, bitcast=True)
-        odd = (w & -65536).to(tl.float32, bitcast=True)
+        even = (x << 16).to(tl.float32, bitcast=True)
+        odd = (x & -65536).to(tl.float32, bitcast=True)
     else:
-        even, odd = tl.split(tl.reshape(w.to(tl.float32), [w.shape[0], 16, 2]))
+        even, odd = tl.split(tl.reshape(x.to(tl.float32), [T, 16, 2]))
     return even, odd
 
 
@@ -206,18 +210,22 @@ def loaded(W, X, i, left, left_second, most, K: tl.constexpr, NEXT: tl.constexpr
 
 
 @triton.jit
-def added(evens, odds, w, x, N: tl.constexpr, R: tl.constexpr, PACKED: tl.constexpr):
+def added(evens, odds, w, x, T: tl.constexpr, N: tl.constexpr, R: tl.constexpr,
+          PACKED: tl.constexpr):  # fmt: skip
     """Sums of even and odd lanes, N * R tensors each, and the products of N outputs and R rows."""
-    xs = ()
+    x_evens = ()
+    x_odds = ()
     for r in tl.static_range(R):
-        xs = xs + (tl.split(tl.reshape(x[r], [x[r].shape[0], 16, 2])),)
+        even, odd = halves(x[r], T, False)
+        x_evens = x_evens + (even,)
+        x_odds = x_odds + (odd,)
     more_evens = ()
     more_odds = ()
     for o in tl.static_range(N):
-        even, odd = halves(w[o], PACKED)
+        even, odd = halves(w[o], T, PACKED)
         for r in tl.static_range(R):
-            more_evens = more_evens + (evens[o * R + r] + even * xs[r][0],)
-            more_odds = more_odds + (odds[o * R + r] + odd * xs[r][1],)
+            more_evens = more_evens + (evens[o * R + r] + even * x_evens[r],)
+            more_odds = more_odds + (odds[o * R + r] + odd * x_odds[r],)
     return more_evens, more_odds
 
 
@@ -231,8 +239,8 @@ def whole(evens, odds, COUNT: tl.constexpr, T: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["a", "b", "c", "d", "rows"])
-def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.constexpr,
-         DIVISOR: tl.constexpr, PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
+def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.constexpr,
+         KINDS: tl.constexpr, DIVISOR: tl.constexpr, PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
          ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, PACKED: tl.constexpr,
          PDL: tl.constexpr):  # fmt: skip
     """As `few`, of BLOCKS * R rows and PAIRS pairs of tiles; a program walks the segments."""
@@ -246,7 +254,7 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.conste
     NEXT: tl.constexpr = GROUPS * 4 * L
     ALL: tl.constexpr = K % 64 == 0
     record, n, before, block, index = chosen(
-        tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, len(KINDS)
+        tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, COUNT
     )
     t = tl.arange(0, T)
     lane = tl.arange(0, 32)[None, :] + t[:, None] * 0
@@ -268,8 +276,8 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.conste
         X_s = X + s * 512
         most = K - s * 512 - lane
         count = tl.minimum(GROUPS - s * 16, 16)
-        evens = zeros(N, [T, 16])
-        odds = zeros(N, [T, 16])
+        evens = zeros([T, 16], N)
+        odds = zeros([T, 16], N)
         left = count + tl.arange(0, L)[None, :] * 0 + t[:, None] * 0
         second = tl.where(tiles > 1, left, 0)
         w, x = loaded(W_s, X_s, 0, left, second, most, K, NEXT, L, R, ALL)
@@ -277,11 +285,11 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.conste
             # The next group is under way while one is used: not moved behind it.
             next_w, next_x = loaded(W_s, X_s, i + 1, left, second, most, K, NEXT, L, R, ALL)
             tl.debug_barrier()
-            evens, odds = added(evens, odds, w, x, 8, R, PACKED)
+            evens, odds = added(evens, odds, w, x, T, 8, R, PACKED)
             at = tl.minimum(i + 2, count - 1)
             w, x = loaded(W_s, X_s, at, left, second, most, K, NEXT, L, R, ALL)
             tl.debug_barrier()
-            evens, odds = added(evens, odds, next_w, next_x, 8, R, PACKED)
+            evens, odds = added(evens, odds, next_w, next_x, T, 8, R, PACKED)
         total = total + lanes.trees(whole(evens, odds, N, T), T, ROW_LEVELS + 3)
     j = tl.arange(0, N)[None, :]
     out = tile[:, None] * 4 + j // R
@@ -290,12 +298,13 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, KINDS: tl.conste
     if SPLIT:
         tl.store(OUT + at, total, mask=out < n)
     else:
-        store(OUT, at, total, out < n, index, KINDS, DIVISOR)
+        store(OUT, at, total, out < n, index, COUNT, KINDS, DIVISOR)
 
 
 @triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "segments"])
-def add_parts(PARTS, OUT, a, b, c, d, rows, segments, KINDS: tl.constexpr, DIVISOR: tl.constexpr,
-              B: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+def add_parts(PARTS, OUT, a, b, c, d, rows, segments, COUNT: tl.constexpr,
+              KINDS: tl.constexpr, DIVISOR: tl.constexpr, B: tl.constexpr,
+              PDL: tl.constexpr):  # fmt: skip
     """OUT of `many` from its parts. Grid (blocks of B numbers)."""
     announce(PDL)
     wait(PDL)
@@ -306,8 +315,8 @@ def add_parts(PARTS, OUT, a, b, c, d, rows, segments, KINDS: tl.constexpr, DIVIS
     for s in range(segments):
         total = total + tl.load(PARTS + s * count + at, mask=live, other=0.0)
     begin = count * 0
-    for j in tl.static_range(len(KINDS)):
+    for j in tl.static_range(COUNT):
         end = begin + rows.to(tl.int64) * (a if j == 0 else b if j == 1 else c if j == 2 else d)
         own = (at >= begin) & (at < end)
-        tl.store(OUT + at, finished(total, KINDS[j], DIVISOR), mask=own)
+        tl.store(OUT + at, finished(total, (KINDS >> 2 * j) & 3, DIVISOR), mask=own)
         begin = end

@@ -20,18 +20,18 @@ from engine.kernels.scalar import sigmoid
 def low(
     STREAMS, NORM, DOWN, INJECT, OUT, FACTORS, n, m, eps, SEGMENTS: tl.constexpr,
     LEVELS: tl.constexpr, STREAM_LEVELS: tl.constexpr, OUTPUTS: tl.constexpr,
-    KINDS: tl.constexpr, PDL: tl.constexpr,
+    COUNT: tl.constexpr, KINDS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """One row's activated products with DOWN (n outputs) and INJECT (m outputs), one after the
     other in OUT, and FACTORS of the norms of its 2**STREAM_LEVELS streams of SEGMENTS <= 2**LEVELS
-    segments each. Grid (blocks of OUTPUTS <= 4 outputs of DOWN, then of INJECT).
+    segments each. Grid (blocks of OUTPUTS <= 4 outputs of DOWN, then of INJECT). COUNT: matrices.
     """
     announce(PDL)
     S: tl.constexpr = 1 << LEVELS
     C: tl.constexpr = 1 << STREAM_LEVELS
     K: tl.constexpr = SEGMENTS * C * 512
     record, count, before, block, index = chosen(
-        tl.program_id(0), DOWN, INJECT, INJECT, INJECT, n, m, m, m, OUTPUTS, len(KINDS)
+        tl.program_id(0), DOWN, INJECT, INJECT, INJECT, n, m, m, m, OUTPUTS, COUNT
     )
     # Axes: segments of a stream, streams, lanes. The segments of a stream lie in different warps.
     s = tl.arange(0, S)[:, None, None]
@@ -67,7 +67,7 @@ def low(
     factor = tl.div_rn(tl.full([C], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
     stream = tl.arange(0, C)
     tl.store(FACTORS + stream, factor, mask=stream < tl.where(tl.program_id(0) == 0, C, 0))
-    sums = zeros(OUTPUTS, [S, C, 32])
+    sums = zeros([S, C, 32], OUTPUTS)
     for i in tl.static_range(16):
         x = (xs[i] * factor[None, :, None]) * norms[i]
         more = ()
@@ -84,7 +84,7 @@ def low(
     total = add_in_order(tl.zeros([4], tl.float32), parts, 4, LEVELS + STREAM_LEVELS)
     o = tl.arange(0, 4)
     out = block * OUTPUTS + o
-    store(OUT, before + out, total, (o < OUTPUTS) & (out < count), index, KINDS, C)
+    store(OUT, before + out, total, (o < OUTPUTS) & (out < count), index, COUNT, KINDS, C)
 
 
 @triton.jit(do_not_specialize=["rows", "stored"])
@@ -118,7 +118,7 @@ def up_mean(
     wait(PDL)
     row = tl.minimum(tl.program_id(1) * R, rows - R)
     L = LOW + row.to(tl.int64) * K + lane
-    sums = zeros(COUNT * R, [32, 32])
+    sums = zeros([32, 32], COUNT * R)
     for i in tl.static_range(GROUPS):
         low = ()
         for r in tl.static_range(R):
@@ -186,18 +186,18 @@ def up_mean_many(
         # The last rows may be computed twice: to the same bits.
         row = tl.minimum((block * BLOCKS + t // 16) * R, rows - R)[:, None]
         X_r = LOW + row.to(tl.int64) * K + lane
-        evens = zeros(N, [T, 16])
-        odds = zeros(N, [T, 16])
+        evens = zeros([T, 16], N)
+        odds = zeros([T, 16], N)
         w, x = mixing(W, X_r, 0, left, most, D, K, L, COUNT, R, ALL)
         for i in range(0, GROUPS, 2):
             # The next group is under way while one is used: not moved behind it.
             next_w, next_x = mixing(W, X_r, i + 1, left, most, D, K, L, COUNT, R, ALL)
             tl.debug_barrier()
-            evens, odds = added(evens, odds, w, x, 2 * COUNT, R, PACKED)
+            evens, odds = added(evens, odds, w, x, T, 2 * COUNT, R, PACKED)
             at = tl.minimum(i + 2, GROUPS - 1)
             w, x = mixing(W, X_r, at, left, most, D, K, L, COUNT, R, ALL)
             tl.debug_barrier()
-            evens, odds = added(evens, odds, next_w, next_x, 2 * COUNT, R, PACKED)
+            evens, odds = added(evens, odds, next_w, next_x, T, 2 * COUNT, R, PACKED)
         sums = whole(evens, odds, N, T)
         # Columns are halves of rows.
         j = tl.arange(0, 2 * R)[None, :]

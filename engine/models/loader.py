@@ -7,6 +7,7 @@ from collections.abc import Callable
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUF
 from engine.models.config import LayerConfig, ModelConfig
+from engine.models.residency import Residency, Stores
 from engine.models.tensors import TablePlace, Tensors
 from engine.models.weights import (
     Attention,
@@ -33,19 +34,22 @@ def load_weights(
     drafts: bool = True,
     draft_from: tuple[GGUF, ModelConfig] | None = None,
     table_place: TablePlace = "vram",
+    residency: Residency | None = None,
     progress: Progress = lambda done, of: None,
 ) -> ModelWeights:
     """All weights, packed for the device of `ops`; `drafts` False leaves the draft layer out.
-    `table_place` is that of the n-gram table. `progress` hears of every block.
+    `table_place` is that of the n-gram table; `residency` says which of the trunk's routed experts
+    lie on the device (None: all). `progress` hears of every block.
 
     Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
     """
     tensors = Tensors(gguf, config, ops, float_activations=float_activations)
+    stores = None if residency is None else Stores(residency, ops.device)
     total = len(config.layers) + len(config.draft_layers)
     blocks = []
     for done, layer in enumerate(config.layers):
         progress(done, total)
-        blocks.append(_block(tensors, layer, config))
+        blocks.append(_block(tensors, layer, config, stores))
     output = tensors.matrix(
         "output.weight" if tensors.has("output.weight") else "token_embd.weight"
     )
@@ -70,7 +74,9 @@ def load_weights(
     )
 
 
-def _block(tensors: Tensors, layer: LayerConfig, config: ModelConfig) -> Block:
+def _block(
+    tensors: Tensors, layer: LayerConfig, config: ModelConfig, stores: Stores | None = None
+) -> Block:
     prefix = f"blk.{layer.index}."
     hyper = config.hyper_streams > 0
     mixer: GatedDeltaNet | Attention
@@ -80,9 +86,10 @@ def _block(tensors: Tensors, layer: LayerConfig, config: ModelConfig) -> Block:
         sparse = layer.compress_ratio > 0
         indexer = tensors.group(Indexer, f"{prefix}indexer.") if sparse else None
         mixer = tensors.group(Attention, prefix, indexer=indexer)
+    routed = stores.matrices(tensors, prefix, config.experts.count) if stores else {}
     return Block(
         mixer=mixer,
-        experts=tensors.group(Experts, prefix),
+        experts=tensors.group(Experts, prefix, **routed),
         ngram=tensors.group(NgramEmbedding, prefix) if layer.ngram else None,
         hc_attn=_connection(tensors, f"{prefix}hc_attn_") if hyper else None,
         hc_ffn=_connection(tensors, f"{prefix}hc_ffn_") if hyper else None,

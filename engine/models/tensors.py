@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -68,6 +69,25 @@ class Tensors:
     def matrix(self, name: str) -> Any:
         """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
         return self._matrix(name, _field(name), {})
+
+    def stack(self, name: str) -> Callable[[int, int], Any]:
+        """Packs the matrices first..last-1 of a stack [E, N, K], whose bytes are read once."""
+        info = self._gguf.tensor(name)
+        self._shapes.check(name, _field(name), info.shape, {})
+        raw = self._stored(name)
+        scale = name.removesuffix(".weight") + ".scale"
+        factors = self._gguf.float32(scale) if self.has(scale) else None
+
+        def packed(first: int, last: int) -> Any:
+            part = self._ops.matrix(
+                raw[first:last],
+                info.type,
+                info.shape[-1],
+                float_activations=self._float_activations,
+            )
+            return part if factors is None else part.scaled(factors[first:last])
+
+        return packed
 
     def table(self, name: str, place: TablePlace = "vram") -> Any:
         """An embedding table that stays as it lies in the file, in the device's memory or in host

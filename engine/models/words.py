@@ -15,9 +15,9 @@ SpanRows = tuple[int, int, int, int]
 class Words:
     """Tokens and `Rows` of `count` rows, written on the host and copied to the device at once.
 
-    int32 [9 R]: tokens as int64, spans [R, 5], slots, positions. Rows that a window lacks belong to
-    the slot `spare`, which no conversation has. All of them are draft rows, which nobody keeps, so
-    they change no recurrent state.
+    int32 [9 R]: tokens as int64, spans [R, 5], slots, positions. Rows that a window lacks are all
+    the same row, so that they choose the same experts: token 0 at position 0 of the slot `spare`,
+    which no conversation has, a draft that nobody keeps, so that no recurrent state changes.
     """
 
     def __init__(self, count: int, spare: int, device: str) -> None:
@@ -51,11 +51,10 @@ class Words:
             lines += (slot, len(slots), rows, start, certain)
             slots += [slot] * rows
             positions += range(start, start + rows)
-        missing = self.count - len(slots)
-        if missing:
-            lines += (self._spare, len(slots), missing, 0, 0)
-            slots += [self._spare] * missing
-            positions += range(missing)
+        for row in range(len(slots), self.count):
+            lines += (self._spare, row, 1, 0, 0)
+            slots.append(self._spare)
+            positions.append(0)
         self._tokens[: len(tokens)] = tokens
         self._tokens[len(tokens) :] = 0
         self._spans[: len(lines)] = lines

@@ -61,6 +61,7 @@ def _config(identity: str, limit_mib: int = 50_000) -> CardConfig:
         vram_limit_mib=limit_mib,
         expert_cache_bytes=0,
         resident_experts=0,
+        keeps_all_experts=False,
         table_place="ram",
         adapt_every=0,
         adapt_swaps=0,

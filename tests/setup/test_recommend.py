@@ -108,8 +108,10 @@ def test_what_this_version_lacks_is_left_out_and_told() -> None:
     asked = Asked(context=131_072, kv="q4_0", draft_vocab="en", vision="gpu", pool_workers=3)
     here = recommend(subject, recorded("2x4090-128gb"), asked, Path("/"))
     words = here.config["args"]
-    assert words == ["--max-context", "131072", "--kv", "int8"]
-    assert {"gpu", "layer_split", "draft_vocab"}.isdisjoint(here.config)
+    assert words == ["--max-context", "131072", "--kv", "int8", "--expert-cache", "auto"]
+    # One card of the two: layers are not spread.
+    assert (here.config["backend"], here.config["gpu"]) == ("cuda", 0)
+    assert {"layer_split", "draft_vocab"}.isdisjoint(here.config)
     told = " ".join(note for note in here.notes if note.startswith("left out"))
     for what in ("q4_0", "layer split auto", "kv-resident 32768", "images", "vocabulary en"):
         assert what in told
@@ -200,7 +202,10 @@ def test_the_oldest_cards_are_written_with_their_toolkit() -> None:
 
 def test_a_card_that_no_rule_of_this_version_uses_is_named_as_idle() -> None:
     subject = Subject(find_row("Q2_0"), info_of(find_row("Q2_0")), None)
-    here = recommend(subject, recorded("rtx4090-128gb"), Asked(), Path("/"))
+    without_cuda = replace(recorded("rtx4090-128gb"), torch_cuda=False)
+    here = recommend(subject, without_cuda, Asked(), Path("/"))
+    assert here.config["backend"] == "cpu"
+    assert any("PyTorch is installed here without CUDA" in note for note in here.notes)
     assert any("which this version does not use" in reason for reason in here.reasons)
     both = recommend(
         subject, recorded("rtx4090-128gb"), Asked(), Path("/"), capabilities=EVERYTHING

@@ -30,7 +30,7 @@ def test_a_graphs_input_is_the_windows_rows(spans: list[SpanRows], more: int) ->
     words.write([1] * (count + more), [(9, 77, count + more, 1)])
     words.write(tokens, spans)
     words.send()
-    padded = [*spans, (SPARE, 0, more, 0)] if more else spans
+    padded = [*spans, *[(SPARE, 0, 1, 0)] * more]
     wanted = rows_of(padded)
     assert words.ids.tolist() == tokens + [0] * more
     assert torch.equal(words.rows.spans[: len(padded)], wanted.spans)
@@ -58,12 +58,7 @@ def test_rows_that_a_window_lacks_change_nothing() -> None:
         residual, hidden = runner.compute(words.ids, words.rows)
         wanted = plain.trunk.forward(torch.tensor(tokens), rows_of(spans))
         assert torch.equal(residual[:count], wanted)
-        assert torch.equal(padded.trunk.logits(hidden)[:count], _logits(plain, wanted))
+        logits = plain.trunk.logits(plain.trunk.hidden(wanted))
+        assert torch.equal(padded.trunk.logits(hidden)[:count], logits)
     for one, other in zip(plain.trunk.state, padded.trunk.state, strict=True):
         assert torch.equal(one[:SPARE], other[:SPARE])
-
-
-def _logits(
-    pipeline: engine.models.pipeline.DevicePipeline, residual: torch.Tensor
-) -> torch.Tensor:
-    return pipeline.trunk.logits(pipeline.trunk.hidden(residual))

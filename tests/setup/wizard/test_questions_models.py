@@ -9,6 +9,7 @@ import pytest
 
 from engine.capabilities import THIS_VERSION
 from engine.errors import ConfigError
+from engine.hardware import Hardware
 from setup.asked import Asked
 from setup.models.on_disk import find_models
 from setup.wizard.menus.models import why_family
@@ -17,12 +18,25 @@ from tests.setup.expected.case import machine
 from tests.setup.situations import ask, situation
 
 
+def idle(name: str) -> Hardware:
+    """A recorded machine whose PyTorch uses no card: the processor computes."""
+    return replace(machine(name), torch_cuda=False)
+
+
 def test_this_version_recommends_the_model_that_comes_along() -> None:
-    end, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    end, person = ask(situation(idle("rtx4090-128gb"), THIS_VERSION))
     assert person.keys == ["family", "context"]
     assert end.answers.file == end.models.bundled
     # 128 GiB of RAM reach the line of 60: IQ3_XXS.
     assert "suits Qwen3.8-Flash-Next IQ3_XXS" in person.asking("family").why
+
+
+def test_a_card_that_can_hold_the_model_with_experts_beside_it_is_recommended() -> None:
+    end, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    assert (end.answers.family, end.answers.size) == ("qwen", "IQ3_XXS")
+    assert "fits" in person.asking("size").options[0].label
+    assert "processor" not in person.asking("family").why
+    assert "keep" not in person.keys
 
 
 @pytest.mark.parametrize(
@@ -54,7 +68,7 @@ def test_a_size_that_does_not_fit_is_asked_about_and_can_be_changed() -> None:
 
 def test_what_this_version_needs_is_a_doubt_of_its_own() -> None:
     # By RAM and card IQ3_XXS suits 64 GB; with all its weights as int8 in memory it does not.
-    start = situation(machine("rtx5090-64gb"), THIS_VERSION)
+    start = situation(idle("rtx5090-64gb"), THIS_VERSION)
     _, person = ask(start, family="qwen", size="IQ3_XXS", keep="keep")
     size = person.asking("size")
     assert "does not fit" in size.options[0].label
@@ -66,7 +80,7 @@ def test_what_this_version_needs_is_a_doubt_of_its_own() -> None:
 
 def test_the_default_size_fits_this_version() -> None:
     # 60 GB or so for each size of Qwen3.6, of 117 that may be used.
-    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    start = situation(idle("rtx4090-128gb"), THIS_VERSION)
     end, person = ask(start, family="qwen36")
     asking = person.asking("size")
     assert "does not fit" not in asking.options[asking.recommended].label
@@ -75,7 +89,7 @@ def test_the_default_size_fits_this_version() -> None:
 
 
 def test_where_no_size_fits_the_default_is_the_model_that_comes_along() -> None:
-    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    start = situation(idle("rtx4090-128gb"), THIS_VERSION)
     end, person = ask(start, family="qwen")
     asking = person.asking("size")
     best = asking.options[asking.recommended]
@@ -86,14 +100,14 @@ def test_where_no_size_fits_the_default_is_the_model_that_comes_along() -> None:
 
 
 def test_a_family_that_a_flag_names_keeps_its_size() -> None:
-    start = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    start = situation(idle("rtx4090-128gb"), THIS_VERSION)
     named = replace(start, answers=replace(start.answers, family="qwen", keep="keep"))
     end, _ = ask(named)
     assert end.answers.size == "IQ3_XXS"
 
 
 def test_what_does_fit_this_version_is_named_beside_what_does_not() -> None:
-    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    _, person = ask(situation(idle("rtx4090-128gb"), THIS_VERSION))
     # 186 GB for Flash-Next, 103 for IQ1_M and 57 for Qwen3.6, of 117.
     why = person.asking("family").why
     assert "IQ3_XXS needs 186 GB of memory, and 117 GB may be used" in why
@@ -104,8 +118,8 @@ def test_what_does_fit_this_version_is_named_beside_what_does_not() -> None:
 
 def test_what_is_asked_of_one_model_is_not_counted_for_another() -> None:
     flags = Asked(context=4096, parallel=4096, rope_scale=4.0)
-    start = situation(machine("rtx4090-128gb"), THIS_VERSION, flags)
-    plain = situation(machine("rtx4090-128gb"), THIS_VERSION)
+    start = situation(idle("rtx4090-128gb"), THIS_VERSION, flags)
+    plain = situation(idle("rtx4090-128gb"), THIS_VERSION)
     assert why_family(start) == why_family(plain)
 
 
@@ -115,7 +129,7 @@ def test_a_card_that_is_not_used_is_said_to_be_so() -> None:
     why = asking.options[asking.recommended].why
     assert why.startswith("the smallest card has 24")
     assert "this version does not use the card" in why
-    _, person = ask(situation(machine("rtx4090-128gb"), THIS_VERSION))
+    _, person = ask(situation(idle("rtx4090-128gb"), THIS_VERSION))
     asking = person.asking("context")
     # No card decides that length.
     assert "card" not in asking.options[asking.recommended].why
