@@ -456,15 +456,9 @@ def _run_start(forms, i):
 
 
 @triton.constexpr_function
-<<<<<<< HEAD
-def _run_form(forms, i):
-    """The form of the i-th run. (Triton 3.6 takes an entry of a constant tuple for no constant.)"""
-    return [form for j, form in enumerate(forms) if j == 0 or form != forms[j - 1]][i]
-=======
 def _form(forms, i):
     """forms[i]; indexed in a kernel, Triton 3.6 gives no constant."""
     return forms[i]
->>>>>>> main
 
 
 @triton.constexpr_function
@@ -508,22 +502,13 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, P
             outputs += matrices[2 * j + 1]
         if RUNS == 1:
             some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-<<<<<<< HEAD
-                       _run_form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT,
-                       WHOLE, STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
-=======
                        _form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
                        STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
->>>>>>> main
         else:
             programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
             if (program >= 0) & (program < programs):
                 some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-<<<<<<< HEAD
-                           _run_form(FORMS, i), _run_start(FORMS, i),
-=======
                            _form(FORMS, _run_start(FORMS, i)), _run_start(FORMS, i),
->>>>>>> main
                            _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
                            SHARED, W, ASM, PDL)  # fmt: skip
             program -= programs
