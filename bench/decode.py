@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench import peers
 from bench.pipelines import InjectedDrafts, MeasuredPipeline, clear_all, pretend
@@ -14,6 +15,9 @@ from bench.texts import WORKLOADS, Encode, long_prompt, prompts
 from engine.engine import Engine, EngineOptions
 from engine.pipeline import Pipeline
 from engine.request import Finished, Produced, Request
+
+if TYPE_CHECKING:
+    from engine.models.residency import Stores
 
 Ids = tuple[int, ...]
 PROMPT_TOKENS = 64
@@ -120,9 +124,10 @@ def measure(
     repeat: int,
     progress: Callable[[str], None],
     floor: Callable[[int, int, int], float] | None = None,
+    stores: Stores | None = None,
 ) -> Iterator[Measurement]:
     """Every point, as soon as it is measured; `floor` gives the least seconds of a window by its
-    conversations, rows and tokens before them.
+    conversations, rows and tokens before them, `stores` count where experts were found.
 
     Drafts of the draft layer follow `options.spec_min_p`; of accepted ones as many are offered as
     `options.spec` allows.
@@ -130,7 +135,11 @@ def measure(
     pipeline.pause_drafts(True)
     decode_once(pipeline, replace(options, spec=1), decode_prompts(encode, 1), 4)
     for point in points:
+        before = stores.use() if stores else None
         found = _measured(pipeline, encode, options, point, tokens, repeat, floor)
+        if stores and before:
+            hits = stores.use().since(before).hit_rate
+            found = replace(found, details={**found.details, "expert_hit_rate": hits})
         beside = found.details.get("floor_tok_s")
         share = f", {found.value / beside:.0%} of the floor's {beside:.0f}" if beside else ""
         progress(f"{found.metric}: {found.value:.1f} tok/s{share}")

@@ -57,6 +57,7 @@ def _card_facts(plan: Plan, device: str) -> dict[str, int | str]:
         "vram_planned_mib": plan.memory.total_bytes // MIB,
         "vram_taken_mib": use.used_bytes // MIB,
         "expert_cache_mib": plan.config.card.expert_cache_bytes // MIB,
+        "resident_experts": plan.config.card.resident_experts,
         "table_place": plan.config.card.table_place,
     }
 

@@ -22,7 +22,7 @@ from engine.model_source import open_model
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
-from engine.models.residency import Residency
+from engine.models.residency import Residency, Stores
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
 from engine.rows import rows_of
@@ -35,11 +35,18 @@ class Model:
     """A loaded model. Not for several threads at once."""
 
     def __init__(
-        self, config: ModelConfig, tokenizer: Tokenizer, pipeline: DevicePipeline, spec: int
+        self,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        pipeline: DevicePipeline,
+        spec: int,
+        stores: Stores | None = None,
     ) -> None:
         self.config = config
         self.tokenizer = tokenizer
         self.pipeline = pipeline
+        self.stores = stores
+        """Where routed experts lie; `None`: all of them on the device."""
         self._spec = spec
 
     def logits(self, ids: Sequence[int], *, chunks: Sequence[int] = ()) -> npt.NDArray[np.float32]:
@@ -144,11 +151,12 @@ def load(
 
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
     out. The first load on a machine compiles the operators, which takes about a minute; later ones
-    find them in `__pycache__`. `ops` replaces the device's operators (for tests). `progress` hears
-    of every block that is loaded, `kernels` of every kernel that is compiled for a GPU, and of how
-    many. Raises StrataError with a hint.
+    find them in `__pycache__`. `residency` leaves routed experts in host memory. `ops` replaces the
+    device's operators (for tests). `progress` hears of every block that is loaded, `kernels` of
+    every kernel that is compiled for a GPU, and of how many. Raises StrataError with a hint.
     """
     ops = ops or ops_for(device)
+    stores = None if residency is None else Stores(residency, ops.device)
     with ExitStack() as files:
         gguf = files.enter_context(open_model(path, synthetic))
         config = ModelConfig.from_gguf(gguf)
@@ -165,7 +173,7 @@ def load(
             drafts=spec > 1,
             draft_from=draft_from,
             table_place=table_place,
-            residency=residency,
+            stores=stores,
             progress=progress,
         )
         tokenizer = Tokenizer.from_metadata(gguf.metadata)
@@ -178,7 +186,7 @@ def load(
     draft_config = draft_from[1] if draft_from else config
     pipeline = DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm)
     pipeline.warm_up(kernels)
-    return Model(config, tokenizer, pipeline, spec)
+    return Model(config, tokenizer, pipeline, spec, stores)
 
 
 def _same_model(trunk: ModelConfig, draft: ModelConfig, path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import BenchSession, numbers
+from strata_cli.bench_session import BenchSession, numbers, shares
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
@@ -122,7 +122,7 @@ def decode(
     console = Console(as_json, quiet, verbose)
     counts = numbers(streams, "--streams", 1, _MOST_STREAMS)
     depths = numbers(depth, "--depth", 0, _MOST_TOKENS)
-    shares = _shares(acceptance)
+    accepted = shares(acceptance, "--acceptance")
     flags = engine_flags(
         model=model,
         synthetic=synthetic,
@@ -147,7 +147,7 @@ def decode(
     encode = loaded.tokenizer.encode
     kinds: list[bool | float] = [False]
     if loaded.pipeline.can_draft and planned.spec > 1:
-        kinds += [True] * drafts + shares
+        kinds += [True] * drafts + accepted
     points = [
         Point(count, length, kind)
         for length in depths
@@ -165,6 +165,7 @@ def decode(
             repeat=repeat,
             progress=console.note,
             floor=session.floor(loaded),
+            stores=loaded.stores,
         )
     )
     if peer and planned.synthetic is None and planned.card is None:
@@ -285,16 +286,3 @@ def kernels(
             calls = window_calls(recorders[0], loaded.pipeline.trunk, count, depth)
             found += measure(calls, loaded.config, count, speed, console.note)
     return session.finish("kernels", found, save=save)
-
-
-def _shares(text: str | None) -> list[float]:
-    """Shares from 0 to 1, as in 0.6,0.8."""
-    if text is None:
-        return []
-    try:
-        found = [float(word) for word in text.split(",")]
-    except ValueError:
-        found = [-1.0]
-    if not all(0 <= share <= 1 for share in found):
-        raise ConfigError(f"--acceptance: {text!r} is not shares from 0 to 1, as in 0.6,0.8")
-    return found

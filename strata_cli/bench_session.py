@@ -126,6 +126,19 @@ def numbers(text: str, flag: str, least: int, most: int) -> list[int]:
     return [number for number in found if number is not None]
 
 
+def shares(text: str | None, flag: str) -> list[float]:
+    """Shares from 0 to 1, as in 0.6,0.8."""
+    if text is None:
+        return []
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 <= share <= 1 for share in found):
+        raise ConfigError(f"{flag}: {text!r} is not shares from 0 to 1, as in 0.6,0.8")
+    return found
+
+
 def _model_name(synthetic: str | None) -> str | None:
     """`qwen3.8-flash-next:iq3_s:synthetic`, with its options where it is not as published."""
     if synthetic is None:
@@ -135,7 +148,9 @@ def _model_name(synthetic: str | None) -> str | None:
 
 
 def _share(one: Measurement) -> str:
+    hits = one.details.get("expert_hit_rate")
+    beside = "" if hits is None else f", {hits:.0%} of experts on the card"
     floor, least = one.details.get("floor_tok_s"), one.details.get("floor_us")
     if floor:
-        return f"{one.value / floor:.0%} of {floor:.0f}"
+        return f"{one.value / floor:.0%} of {floor:.0f}{beside}"
     return f"{least / one.value:.0%} of {least:.1f}" if least else "-"

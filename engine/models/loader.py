@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUF
 from engine.models.config import LayerConfig, ModelConfig
-from engine.models.residency import Residency, Stores
+from engine.models.residency import Stores
 from engine.models.tensors import TablePlace, Tensors
 from engine.models.weights import (
     Attention,
@@ -34,17 +34,16 @@ def load_weights(
     drafts: bool = True,
     draft_from: tuple[GGUF, ModelConfig] | None = None,
     table_place: TablePlace = "vram",
-    residency: Residency | None = None,
+    stores: Stores | None = None,
     progress: Progress = lambda done, of: None,
 ) -> ModelWeights:
     """All weights, packed for the device of `ops`; `drafts` False leaves the draft layer out.
-    `table_place` is that of the n-gram table; `residency` says which of the trunk's routed experts
-    lie on the device (None: all). `progress` hears of every block.
+    `table_place` is that of the n-gram table; `stores` keep the trunk's routed experts (None:
+    all lie on the device). `progress` hears of every block.
 
     Raises ModelFileError for a tensor that is missing or has another shape than the metadata say.
     """
     tensors = Tensors(gguf, config, ops, float_activations=float_activations)
-    stores = None if residency is None else Stores(residency, ops.device)
     total = len(config.layers) + len(config.draft_layers)
     blocks = []
     for done, layer in enumerate(config.layers):

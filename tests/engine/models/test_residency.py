@@ -24,6 +24,9 @@ def test_experts_are_found_where_they_lie(resident: int) -> None:
     stores = Stores(Residency(resident, staging=2, every=1, swaps=1, decay=0.5), "cpu")
     made = stores.matrices(tensors, "blk.1.", config.experts.count)
     store = made["ffn_gate_exps"].store
+    store.tally += torch.tensor([4, 9, 3, 1])
+    assert (stores.use().found, stores.use().fetched, stores.use().hit_rate) == (9, 3, 0.75)
+    assert stores.use().since(stores.use()).hit_rate == 1.0
     places = store.places.tolist()
     assert sum(place >= 0 for place in places) == resident
     whole = [tensors.matrix(f"blk.1.{field}.weight").record for field in FIELDS]
