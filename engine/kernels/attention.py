@@ -40,9 +40,9 @@ PROGRAMS = 1024
 WHOLE_PROGRAMS = 128
 # Vectors of a tile of `dots.py` with one warp.
 TILE = 4
-# Sums of p * v that a thread has: (dims, most query heads), of `mix` and of `whole`.
-MIX_SHARE = (2, 6)
-WHOLE_SHARE = (4, 12)
+# Of `mix` and of `whole`: dims and most query heads of a thread, cells of a step.
+MIX_SHARE = (2, 6, 16)
+WHOLE_SHARE = (4, 12, 8)
 # Query heads and tiles of cells of a program of `scores`, for few cells and for many.
 FEW_SCORES = (4, 2)
 MANY_SCORES = (12, 4)
@@ -83,14 +83,14 @@ def _part_of(group: int, most: int) -> int:
     return max(p for p in range(1, most + 1) if group % p == 0)
 
 
-def _mixing(config: AttentionConfig, share: tuple[int, int]) -> dict[str, int]:
+def _mixing(config: AttentionConfig, share: tuple[int, int, int]) -> dict[str, int]:
     """Constants of `mix` and `whole`: which heads and dims a program and its threads have."""
     group = config.heads // config.kv_heads
     heads = _part_of(group, share[1])
     threads = max(32, triton.next_power_of_2(-(-config.value_length // share[0])))
     return {
         "P": heads, "PADDED": triton.next_power_of_2(heads), "W": gcd(heads, 4), "D": share[0],
-        "T": threads, "num_warps": threads // 32,
+        "T": threads, "STEP": share[2], "num_warps": threads // 32,
     }  # fmt: skip
 
 
@@ -156,13 +156,14 @@ def attention(
         taken = tiling.tiles * TILE
         programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (n * turns)))
         scores_kernel[(programs, turns, n)](
-            queries[part], keys.values, keys.scales, *where, scores, top[part], width**-0.5,
-            context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, **lanes, **shape,
+            queries[part], keys.values, keys.scales, values.values, *where, scores, top[part], width**-0.5,
+            context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,
+            AHEAD=not tiling.whole and lanes["SHUFFLE"], **lanes, **shape,
         )  # fmt: skip
         if tiling.whole:
             whole_kernel[(heads // mixing["P"], n)](
                 values.values, values.scales, *where, scores, top[part], q, *out, first, context,
-                budget, tiling.cells, groups, STEP=8, **mixing,
+                budget, tiling.cells, groups, **mixing,
             )  # fmt: skip
             continue
         turns = heads // mixing["P"]

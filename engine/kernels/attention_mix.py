@@ -118,6 +118,34 @@ def summed(
 
 
 @triton.jit
+def block_sums(
+    stored, VALUES, VALUE_SCALES, SELECTED, WEIGHTS, first, count, chosen, position,
+    KV: tl.constexpr, V: tl.constexpr, G: tl.constexpr, RATIO: tl.constexpr, CODED: tl.constexpr,
+    SPARSE: tl.constexpr, P: tl.constexpr, W: tl.constexpr, T: tl.constexpr, D: tl.constexpr,
+    STEP: tl.constexpr,
+):  # fmt: skip
+    """P sums of p * v, [T, D], of the 64 cells from `first` on; behind them what `values_at` gives
+    of the STEP cells after these. stored: of the first STEP ones. Cells are read a step before they
+    are needed."""
+    sums = zeros(P, T, D)
+    cells = tl.minimum(count - first, CELLS)
+    whole_steps = cells // STEP * STEP
+    for step in range(first, first + whole_steps, STEP):
+        following = values_at(
+            VALUES, VALUE_SCALES, SELECTED, step + STEP, count, chosen, position, KV, V, RATIO,
+            CODED, SPARSE, T, D, STEP,
+        )  # fmt: skip
+        sums = summed(sums, stored, WEIGHTS + step * G, STEP, G, CODED, True, P, W, T, STEP)
+        stored = following
+    if whole_steps < cells:
+        step = first + whole_steps
+        sums = summed(
+            sums, stored, WEIGHTS + step * G, count - step, G, CODED, False, P, W, T, STEP
+        )
+    return sums + stored
+
+
+@triton.jit
 def weight_sums(WEIGHTS, G: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr):
     """The sums of a block's p, [PADDED]. Also brings them into the cache nearest to the threads."""
     head = tl.arange(0, PADDED)
@@ -139,7 +167,7 @@ def mix_kernel(
     VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, PARTS, SUMS, context, budget,
     room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr, RATIO: tl.constexpr,
     CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr,
-    W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, PDL: tl.constexpr,
+    W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """For few rows: the sums of blocks. Grid (programs, H / P, rows): a program takes blocks in
     turn."""
@@ -163,33 +191,17 @@ def mix_kernel(
     top = disordered(tl.load(TOP + row * H + first_head + head, mask=head < P, other=0))
     for block in range(tl.program_id(0), (count + CELLS - 1) // CELLS, tl.num_programs(0)):
         first = block * CELLS
-        # A quarter of the cells at a time, asked for two quarters before.
-        stored = ()
-        for part in tl.static_range(2):
-            stored = stored + (
-                values_at(
-                    values, scales, selected, first + part * 16, count, chosen, position, KV, V,
-                    RATIO, CODED, SPARSE, T, D, 16,
-                ),
-            )  # fmt: skip
+        stored = values_at(
+            values, scales, selected, first, count, chosen, position, KV, V, RATIO, CODED, SPARSE,
+            T, D, STEP,
+        )  # fmt: skip
         weigh(scores + first * G, top, first, count, G, P, PADDED)
         tl.debug_barrier()
         total = weight_sums(scores + first * G, G, P, PADDED)
-        sums = zeros(P, T, D)
-        for part in tl.static_range(4):
-            # Keeps the compiler from asking for everything at once.
-            tl.debug_barrier()
-            if part < 2:
-                stored = stored + (
-                    values_at(
-                        values, scales, selected, first + part * 16 + 32, count, chosen, position,
-                        KV, V, RATIO, CODED, SPARSE, T, D, 16,
-                    ),
-                )  # fmt: skip
-            sums = summed(
-                sums, stored[part], weights_from + (first + part * 16) * G,
-                count - first - part * 16, G, CODED, False, P, W, T, 16,
-            )  # fmt: skip
+        sums = block_sums(
+            stored, values, scales, selected, weights_from, first, count, chosen, position, KV, V,
+            G, RATIO, CODED, SPARSE, P, W, T, D, STEP,
+        )  # fmt: skip
         at = (row * (room // CELLS) + block) * H + first_head
         for h in tl.static_range(P):
             tl.store(PARTS + (at + h) * V + dim, sums[h], mask=dim < V)
@@ -242,7 +254,6 @@ def whole_kernel(
     top = disordered(tl.load(TOP + row * H + first_head + head, mask=head < P, other=0))
     parts = zeros(P, T, D)
     total = tl.zeros([PADDED], tl.float32)
-    # Cells are read a step before they are needed.
     stored = values_at(
         values, scales, selected, 0, count, chosen, position, KV, V, RATIO, CODED, SPARSE, T, D,
         STEP,
@@ -251,22 +262,13 @@ def whole_kernel(
         weigh(scores + first * G, top, first, count, G, P, PADDED)
         tl.debug_barrier()
         total = total + weight_sums(scores + first * G, G, P, PADDED)
-        sums = zeros(P, T, D)
-        whole_steps = tl.minimum(count - first, CELLS) // STEP * STEP
-        for step in range(first, first + whole_steps, STEP):
-            following = values_at(
-                values, scales, selected, step + STEP, count, chosen, position, KV, V, RATIO, CODED,
-                SPARSE, T, D, STEP,
-            )  # fmt: skip
-            sums = summed(
-                sums, stored, weights_from + step * G, STEP, G, CODED, True, P, W, T, STEP
-            )
-            stored = following
-        if whole_steps < tl.minimum(count - first, CELLS):
-            step = first + whole_steps
-            sums = summed(
-                sums, stored, weights_from + step * G, count - step, G, CODED, False, P, W, T, STEP
-            )
+        sums = block_sums(
+            stored, values, scales, selected, weights_from, first, count, chosen, position, KV, V,
+            G, RATIO, CODED, SPARSE, P, W, T, D, STEP,
+        )  # fmt: skip
+        stored = ()
+        for u in tl.static_range(2 * STEP if CODED else STEP):
+            stored = stored + (sums[P + u],)
         parts = add(parts, sums, P)
     place = first_row + row
     at = (place * H + first_head) * V

@@ -152,13 +152,15 @@ def placed(
     do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def scores_kernel(
-    QUERIES, KEYS, KEY_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, scale, context, budget,
-    room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, RATIO: tl.constexpr,
-    CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
-    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
+    QUERIES, KEYS, KEY_SCALES, VALUES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, scale, context,
+    budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, AHEAD: tl.constexpr, SHUFFLE: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (programs, KV * G / P, rows): every program takes N tiles of M cells in turn, for P of
-    the G query heads of one key head."""
+    the G query heads of one key head. AHEAD: the values of the cells are called into the cache that
+    the multiprocessors share, for `mix`."""
     announce(PDL)
     G: tl.constexpr = H // KV
     TURNS: tl.constexpr = (G + P - 1) // P
@@ -170,6 +172,8 @@ def scores_kernel(
     start = tl.load(SLOTS + row).to(tl.int64) * context
     chosen, count = cell_count(position, budget, RATIO, SPARSE)
     heads = tl.minimum(P, G - first_head)
+    # Values that eight threads call, 32 bytes each.
+    WIDTH: tl.constexpr = 256 // (VALUES.dtype.element_ty.primitive_bitwidth // 8)
     column = tl.arange(0, 8)
     scores = SCORES + (row * KV + kv) * room * G + first_head
     tops = TOP + row * H + kv * G + first_head
@@ -184,6 +188,14 @@ def scores_kernel(
             vector = (start + cell) * KV + kv
             raw = raw + (lanes_at(KEYS + vector[:, None] * K, None, K, M),)
             scales = scales + (scales_at(KEY_SCALES, vector, K, CODED),)
+            if AHEAD:
+                for part in tl.static_range((V + WIDTH - 1) // WIDTH):
+                    at = part * WIDTH + tl.arange(0, 8)[None, :] * (WIDTH // 8)
+                    at = VALUES + vector[:, None] * V + tl.minimum(at, V - 1)
+                    tl.inline_asm_elementwise(
+                        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [at.to(tl.int64)],
+                        dtype=tl.int32, is_pure=False, pack=1,
+                    )  # fmt: skip
         keys = ()
         for n in tl.static_range(N):
             keys = keys + decoded(raw[n], scales[n], K, CODED)
