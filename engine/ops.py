@@ -36,7 +36,7 @@ class Ops:
     delta_mixer: Callable[..., Any]
     delta_commit: Callable[..., Any]
     attention: Callable[..., Any]
-    select_blocks: Callable[..., Any]
+    sparse_attention: Callable[..., Any]
     mixture_into: Callable[..., Any]
     ngram_rows: Callable[..., Any]
     ngram_gated_value: Callable[..., Any]

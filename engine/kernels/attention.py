@@ -115,6 +115,54 @@ def attention(
     complete blocks of the row or B of them, padded with -1; to them the cells after the last whole
     block are added. None: all cells to the row.
     """
+    prepared = room_for_queries(rows.count, config, q.device)
+    if rows.count:
+        prepare_kernel[(parts_of(config), rows.count)](
+            q, k, v, q_norm, k_norm, table, *cells_of(cache), rows.slots, rows.positions, *prepared,
+            eps, cache.keys.values.shape[1], HALF=table.shape[2], **shape_of(cache, config),
+            SHUFFLE=shuffles(q), num_warps=1, **launch_options(q),
+        )  # fmt: skip
+    return attend(q, prepared, cache, selected, ratio, config, rows)
+
+
+def room_for_queries(
+    rows: int, config: AttentionConfig, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `prepare` gives to `attend`: queries, float32 [R, H, K], and TOP."""
+    return (
+        torch.empty(rows, config.heads, config.key_length, device=device),
+        torch.empty(rows, config.heads, dtype=torch.int32, device=device),
+    )
+
+
+def parts_of(config: AttentionConfig) -> int:
+    """Programs of `prepare` for a row."""
+    return -(-config.heads // TILE) + 2 * -(-config.kv_heads // TILE)
+
+
+def cells_of(cache: KvCache) -> tuple[torch.Tensor, ...]:
+    """Keys, their scales, values, their scales."""
+    return cache.keys.values, cache.keys.scales, cache.values.values, cache.values.scales
+
+
+def shape_of(cache: KvCache, config: AttentionConfig) -> dict[str, int]:
+    """Constants of `prepare`."""
+    return {
+        "H": config.heads, "KV": config.kv_heads, "K": config.key_length, "V": config.value_length,
+        "CODED": cache.keys.coded, "M": TILE,
+    }  # fmt: skip
+
+
+def attend(
+    q: torch.Tensor,
+    prepared: tuple[torch.Tensor, torch.Tensor],
+    cache: KvCache,
+    selected: torch.Tensor | None,
+    ratio: int,
+    config: AttentionConfig,
+    rows: Rows,
+) -> Input:
+    """`attention` of rows that are `prepared`."""
     count, context = rows.count, cache.keys.values.shape[1]
     heads, kv_heads, width, value = (
         config.heads, config.kv_heads, config.key_length, config.value_length,
@@ -124,19 +172,12 @@ def attention(
         return made
     sparse = selected is not None
     budget = selected.shape[1] if selected is not None else 0
-    queries = torch.empty(count, heads, width, device=q.device)
-    top = torch.empty(count, heads, dtype=torch.int32, device=q.device)
+    queries, top = prepared
     listed = top if selected is None else selected
     keys, values = cache.keys, cache.values
     options = launch_options(q)
     shape = {"H": heads, "RATIO": max(ratio, 1), "SPARSE": sparse, **options}
     lanes = {"K": width, "M": TILE, "SHUFFLE": shuffles(q), "num_warps": 1}
-    parts = -(-heads // TILE) + 2 * -(-kv_heads // TILE)
-    prepare_kernel[(parts, count)](
-        q, k, v, q_norm, k_norm, table, keys.values, keys.scales, values.values, values.scales,
-        rows.slots, rows.positions, queries, top, eps, context, H=heads, KV=kv_heads, V=value,
-        HALF=table.shape[2], CODED=keys.coded, **lanes, **options,
-    )  # fmt: skip
     cells = min(context, budget * ratio + ratio - 1) if sparse else context
     tiling = _tiling(count, cells, config)
     group = heads // kv_heads
@@ -156,8 +197,8 @@ def attention(
         taken = tiling.tiles * TILE
         programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (n * turns)))
         scores_kernel[(programs, turns, n)](
-            queries[part], keys.values, keys.scales, values.values, *where, scores, top[part], width**-0.5,
-            context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,
+            queries[part], keys.values, keys.scales, values.values, *where, scores, top[part],
+            width**-0.5, context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,
             AHEAD=not tiling.whole and lanes["SHUFFLE"], **lanes, **shape,
         )  # fmt: skip
         if tiling.whole:

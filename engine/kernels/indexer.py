@@ -265,27 +265,45 @@ def select_blocks(
     block_keys: float32 [S, context // ratio + 1, K]. B is top_k // ratio, or all
     blocks there are. Equal scores: the lowest block first.
     """
+    queries = torch.empty(rows.count, config.heads, config.key_length, device=q.device)
+    if rows.count:
+        prepare_kernel[(parts_of(config), rows.count)](
+            q, k, q_norm, k_norm, table, raw_keys, block_keys, rows.slots, rows.positions, queries,
+            eps, raw_keys.shape[1], block_keys.shape[1], H=config.heads, RATIO=ratio,
+            K=config.key_length, HALF=table.shape[2], M=TILE, SHUFFLE=shuffles(q), num_warps=1,
+            **launch_options(q),
+        )  # fmt: skip
+    return choose(k, queries, raw_keys, block_keys, ratio, config, rows)
+
+
+def parts_of(config: IndexerConfig) -> int:
+    """Programs of `prepare` for a row."""
+    return -(-config.heads // TILE) + 1
+
+
+def choose(
+    k: torch.Tensor,
+    queries: torch.Tensor,
+    raw_keys: torch.Tensor,
+    block_keys: torch.Tensor,
+    ratio: int,
+    config: IndexerConfig,
+    rows: Rows,
+) -> torch.Tensor:
+    """`select_blocks` from the normed and rotated queries on, float32 [R, H, K]."""
     count, blocks, length = rows.count, block_keys.shape[1], raw_keys.shape[1]
     most = max(blocks - 1, 1)  # complete ones
     heads, width = config.heads, config.key_length
     budget = min(config.top_k // ratio, blocks)
-    chosen = torch.empty(count, budget, dtype=torch.int32, device=q.device)
+    chosen = torch.empty(count, budget, dtype=torch.int32, device=k.device)
     if not count:
         return chosen
-    queries = torch.empty(count, heads, width, device=q.device)
-    options = launch_options(q)
+    options = launch_options(k)
     where = (rows.slots, rows.positions)
-    lanes = {
-        "H": heads, "RATIO": ratio, "K": width, "M": TILE, "SHUFFLE": shuffles(q), "num_warps": 1,
-    }  # fmt: skip
-    prepare_kernel[(-(-heads // TILE) + 1, count)](
-        q, k, q_norm, k_norm, table, raw_keys, block_keys, *where, queries, eps, length, blocks,
-        HALF=table.shape[2], **lanes, **options,
-    )  # fmt: skip
     # Whole tiles of 16 scores a row: loads of several at once.
     stride = -(-most // 16) * 16
     turn = max(1, min(count, SCRATCH_BYTES // (4 * stride)))
-    scores = torch.empty(turn, stride, device=q.device)
+    scores = torch.empty(turn, stride, device=k.device)
     chunk = min(CHUNK, triton.next_power_of_2(stride))
     tiles = -(-most // (TILE * TILES))
     for first in range(0, count, turn):
@@ -295,7 +313,8 @@ def select_blocks(
         programs = min(tiles, max(1, PROGRAMS * together // n))
         scores_kernel[(programs, -(-n // together))](
             queries[part], block_keys, rows.slots[part], rows.positions[part], scores, n, together,
-            blocks, budget, stride, ROOT=width**0.5, N=TILES, **lanes, **options,
+            blocks, budget, stride, H=heads, K=width, ROOT=width**0.5, RATIO=ratio, M=TILE, N=TILES,
+            SHUFFLE=shuffles(k), num_warps=1, **options,
         )  # fmt: skip
         choose_kernel[(n,)](
             scores, k, raw_keys, *where, chosen, first, count, length, budget, stride,

@@ -44,38 +44,24 @@ class Attention:
         if w.indexer is not None:
             matrices += [w.indexer.q_proj, w.indexer.k_proj]
         q, k, v, *indexed = ops.project(x, matrices)
-        selected = self._select(indexed[0], indexed[1], context) if indexed else None
-        out = ops.attention(
-            q,
-            k,
-            v,
-            w.attn_q_norm,
-            w.attn_k_norm,
-            context.table,
-            self.state.cache,
-            selected,
-            self._ratio,
-            context.config.attention,
-            context.config.rms_eps,
-            context.rows,
-        )
+        norms, cache, config = (w.attn_q_norm, w.attn_k_norm), self.state.cache, context.config
+        shape = config.rms_eps, context.rows
+        if w.indexer is None:
+            given = (q, k, v, *norms, context.table, cache, None, self._ratio, config.attention)
+            out = ops.attention(*given, *shape)
+        else:
+            state = self.state.indexer
+            assert state is not None
+            out = ops.sparse_attention(
+                (q, k, v, *indexed),
+                (*norms, w.indexer.q_norm, w.indexer.k_norm),
+                context.table,
+                cache,
+                state.raw_keys,
+                state.block_keys,
+                self._ratio,
+                config.attention,
+                config.indexer,
+                *shape,
+            )
         ops.project_into(residual, shares, out, w.attn_output)
-
-    def _select(self, q: torch.Tensor, k: torch.Tensor, context: Context) -> torch.Tensor:
-        w, state, config = self._w.indexer, self.state.indexer, context.config.indexer
-        assert w is not None
-        assert state is not None
-        assert config is not None
-        return context.ops.select_blocks(  # type: ignore[no-any-return]
-            q,
-            k,
-            w.q_norm,
-            w.k_norm,
-            context.table,
-            state.raw_keys,
-            state.block_keys,
-            self._ratio,
-            config,
-            context.config.rms_eps,
-            context.rows,
-        )

@@ -9,13 +9,13 @@ from engine.reference import (
     experts,
     gated_delta_net,
     hyper_connections,
-    indexer,
     kv_cache,
     linear,
     matrix,
     ngram_embedding,
     norms,
     rotary,
+    sparse_attention,
 )
 
 
@@ -37,7 +37,7 @@ def reference_ops() -> Ops:
         delta_mixer=gated_delta_net.delta_mixer,
         delta_commit=gated_delta_net.delta_commit,
         attention=attention.attention,
-        select_blocks=indexer.select_blocks,
+        sparse_attention=sparse_attention.sparse_attention,
         mixture_into=experts.mixture_into,
         ngram_rows=ngram_embedding.ngram_rows,
         ngram_gated_value=ngram_embedding.ngram_gated_value,
