@@ -35,8 +35,8 @@ def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
     """Products of each thread's tile with its rows, as `segment_terms` orders them."""
     segments = (quads + 3) // 4
     total = no_terms(NT, COLUMNS, W)
-    # Bytes fill the registers: two segments of them do not fit.
-    AHEAD: tl.constexpr = FORM.bits < 8
+    # Where bytes or many sums fill the registers, two segments do not fit.
+    AHEAD: tl.constexpr = FORM.bits < 8 and NT == 1
     weights = ()
     if AHEAD:
         weights = load_segment(tile, 0, quads, lane, FORM, WHOLE, ASM)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine.kernels import experts as kernels
 from engine.kernels.experts_route import top
 from engine.reference import experts as reference
 from tests.engine.kernels.mixtures import FLOATS, INTEGERS, WIDTH, Kinds, mixture, residuals
@@ -62,8 +63,9 @@ def test_mixture(
     assert same_bits(both.got(residual, shares, x), wanted)
 
 
-def test_rows_are_independent() -> None:
-    """Eleven rows of two experts each: some experts have more rows than a block."""
+def test_rows_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven rows of two experts each, in blocks as of prompts: some have more than eight pairs."""
+    monkeypatch.setattr(kernels, "_LONG", 3)
     both, x = mixture(), activations(11, WIDTH)
     x[1:10] = x[1]
     residual, shares = residuals(11, 2)
