@@ -138,8 +138,9 @@ class _Launches:
             for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
         )
         gate_up[(max(programs, shared_programs), self._all)](
-            x.codes, x.info, gate.addresses, up.addresses, experts, pairs, turns,
-            shared_gate.record, shared_up.record, self._codes, self._info, x.rows,
+            x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns,
+            shared_gate.record, shared_up.record, self._codes, self._info, _apart(gate),
+            _apart(up), x.rows,
             x.codes.shape[1], gate.quads, gate.groups, programs, count, shared_programs,
             shared_count, self._blocks, index, self._step,
             USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
@@ -148,13 +149,21 @@ class _Launches:
             num_warps=plan.warps, **more, **common,
         )  # fmt: skip
         down[(-(-last.tiles // DOWN_WARPS), self._all)](
-            self._codes, self._info, last.addresses, experts, pairs, turns, shared_last.record,
-            self.routed, self.shared, x.rows, self.routed.shape[0], self._step, last.quads,
-            last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
+            self._codes, self._info, self._where(last), experts, pairs, turns, shared_last.record,
+            self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
+            last.quads, last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
             self._blocks, index, FORM=last.form, SHARED_FORM=shared_last.form,
             WHOLE=last.groups % 16 == 0, SHARED_WHOLE=shared_last.groups % 16 == 0,
             num_warps=DOWN_WARPS, **more, **common,
         )  # fmt: skip
+
+    def _where(self, stack: Matrix) -> torch.Tensor:
+        return stack.record if self._alone else stack.addresses
+
+
+def _apart(stack: Matrix) -> int:
+    """Words from one matrix of a stack to the next."""
+    return stack.record.stride(0) * stack.record.element_size() // 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,9 +85,14 @@ def tile_of(record, tile, quads, FORM: tl.constexpr):
 
 
 @triton.jit
-def record_of(ADDRESSES, expert):
-    """Where the matrix of an expert lies."""
-    return tl.load(ADDRESSES + expert).to(tl.pointer_type(tl.int32))
+def record_of(MATRICES, apart, expert, APART: tl.constexpr):
+    """Where the matrix of an expert lies: MATRICES holds addresses, or with APART is the first of
+    matrices that lie `apart` words apart, which saves waiting for an address."""
+    if APART:
+        at = MATRICES.to(tl.pointer_type(tl.int32)) + expert.to(tl.int64) * apart
+    else:
+        at = tl.load(MATRICES + expert).to(tl.pointer_type(tl.int32))
+    return at
 
 
 @triton.jit
@@ -210,14 +215,15 @@ def expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS: tl.constexpr):
     return tl.where(turn == index, expert, -1) if IN_ROUNDS else expert
 
 
-_GATE_UP = ["rows", "step", "quads", "groups", "programs", "count", "shared_programs",
-            "shared_count", "blocks", "index", "out_step"]  # fmt: skip
+_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "programs", "count",
+            "shared_programs", "shared_count", "blocks", "index", "out_step"]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_GATE_UP)
 def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
-            rows, step, quads, groups, programs, count, shared_programs, shared_count, blocks,
-            index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr,
+            gate_apart, up_apart, rows, step, quads, groups, programs, count, shared_programs,
+            shared_count, blocks, index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr,
+            UP_FORM: tl.constexpr,
             SHARED_GATE_FORM: tl.constexpr, SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr,
             ALONE: tl.constexpr, SEGMENTS: tl.constexpr, IN_ROUNDS: tl.constexpr,
             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
@@ -226,8 +232,8 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
     rows, as input of down, whose rows are those of blocks. Grid (programs of the larger of both,
     blocks of both).
 
-    count: groups of 32 outputs. ALONE: one row, pair p is block p and its expert EXPERTS[p];
-    SEGMENTS: of the inputs where warps share them, or 0.
+    count: groups of 32 outputs. ALONE: one row, pair p is block p, its expert EXPERTS[p], and
+    matrices lie apart as `record_of` says; SEGMENTS: of the inputs where warps share them, or 0.
     IN_ROUNDS: only experts whose round is `index`.
     """
     announce(PDL)
@@ -240,7 +246,8 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
     if (expert < 0) | (number >= tl.where(block < blocks, programs, shared_programs)):
         return
     if block < blocks:
-        gate, up = record_of(GATES, expert), record_of(UPS, expert)
+        gate = record_of(GATES, gate_apart, expert, ALONE)
+        up = record_of(UPS, up_apart, expert, ALONE)
         if ALONE:
             x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
             gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
@@ -297,13 +304,13 @@ def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, NT: tl.constexp
             tl.store(at, total[t * 2 * COLUMNS + c], mask=live)
 
 
-_DOWN = ["rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups", "tiles",
-         "width", "blocks", "index"]  # fmt: skip
+_DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups",
+         "tiles", "width", "blocks", "index"]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_DOWN)
-def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, rows, pairs, step,
-         quads, groups, shared_quads, shared_groups, tiles, width, blocks, index,
+def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
+         step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index,
          FORM: tl.constexpr, SHARED_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
          IN_ROUNDS: tl.constexpr, WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr,
          ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
@@ -322,7 +329,7 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ro
         return
     first = block * (8 * NT)
     if block < blocks:
-        at = tile_of(record_of(DOWNS, expert), near, quads, FORM)
+        at = tile_of(record_of(DOWNS, apart, expert, ALONE), near, quads, FORM)
         where = PAIRS + first
         if ALONE:
             x = input_of_rows(CODES, INFO, first, first, first, step, lane)
