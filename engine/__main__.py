@@ -10,7 +10,7 @@ from engine.device_memory import MIB
 from engine.errors import StrataError
 from engine.process import Loaded, run_process
 from engine.resolve import Plan
-from engine.startup import engine_for, load_planned, plan_from_args
+from engine.startup import engine_for, load_planned, plan_from_args, read_once
 from engine.switches import switch_notes, this_environment, traces
 
 _SERVE = "--serve"
@@ -33,6 +33,8 @@ def _load(flags: Sequence[str]) -> Loaded:
     config = plan.config
     print(f"loading {config.synthetic or config.model}", file=sys.stderr)
     model = load_planned(config)
+    if config.card is not None:
+        read_once(model, config.prefill)
     info: dict[str, int | str] = {
         "device": config.device,
         "kv": config.kv,

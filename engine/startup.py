@@ -19,6 +19,7 @@ from engine.model_info import named_model_info
 from engine.ops import Ops, ops_for
 from engine.resolve import Plan, make_plan
 from engine.torch_build import torch_has_cuda
+from engine.window import Span, Verdict, Window
 
 if TYPE_CHECKING:
     from engine.api import Model
@@ -68,6 +69,17 @@ def load_planned(
         progress=_layers_told(time.monotonic),
         kernels=_tell_kernels,
     )
+
+
+def read_once(model: Model, rows: int) -> None:
+    """Reads the longest piece of a prompt, and forgets it: its kernels are compiled and its buffers
+    are there before the first request comes."""
+    pipeline = model.pipeline
+    rows = min(rows, pipeline.max_context)
+    window = Window((Span(0, 0, (0,) * rows, rows, rows - 1),))
+    pipeline.forward(window)()
+    pipeline.commit(window, [Verdict(rows, None)])
+    pipeline.clear(0)
 
 
 def _residency(card: CardConfig) -> Residency | None:
