@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import BenchSession, numbers, shares
+from strata_cli.bench_decode import decode
+from strata_cli.bench_session import BenchSession, Repeat, Save, numbers
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
@@ -20,7 +20,6 @@ from strata_cli.options import (
     Kv,
     ModelPath,
     Quiet,
-    Spec,
     Synthetic,
     Verbose,
     given_path,
@@ -35,10 +34,7 @@ bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode
 _MOST_STREAMS = 4096
 _MOST_TOKENS = 1 << 20
 _ROOM = 128
-"""Tokens of context beside what is measured: prompts of up to 64 tokens, and drafts."""
-
-Repeat = Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")]
-Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
+"""Tokens of context beside what is measured."""
 
 
 @bench.callback(invoke_without_command=True)
@@ -81,97 +77,7 @@ def _write(synthetic: str | None, path: Path) -> None:
     write_synthetic(gguf, path)
 
 
-@bench.command()
-def decode(
-    config: ConfigPath = None,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
-    streams: Annotated[
-        str, typer.Option(metavar="N,...", help="Conversations decoded together.")
-    ] = "1,2,4,8",
-    depth: Annotated[
-        str, typer.Option(metavar="N,...", help="Tokens before each; 0: a short prompt.")
-    ] = "0",
-    drafts: Annotated[
-        bool, typer.Option("--drafts/--no-drafts", help="Also with the draft layer's drafts.")
-    ] = True,
-    acceptance: Annotated[
-        str | None,
-        typer.Option(metavar="P,...", help="Also with drafts of which this share is right."),
-    ] = None,
-    tokens: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of each.")] = 128,
-    repeat: Repeat = 3,
-    peer: Annotated[
-        bool, typer.Option("--peer/--no-peer", help="Also llama.cpp, where it is installed.")
-    ] = True,
-    save: Save = False,
-    kv: Kv = None,
-    spec: Spec = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> int:
-    """Decode speed by conversations and their length, drafts off and on, beside llama.cpp on the
-    same file. The model is loaded once."""
-    from bench.decode import Point, measure, measure_peer
-    from engine.startup import options_of
-    from strata_cli.chosen import engine_flags
-
-    console = Console(as_json, quiet, verbose)
-    counts = numbers(streams, "--streams", 1, _MOST_STREAMS)
-    depths = numbers(depth, "--depth", 0, _MOST_TOKENS)
-    accepted = shares(acceptance, "--acceptance")
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=max(counts),
-        max_context=max(depths) + tokens + _ROOM if max(depths) else None,
-        kv=kv,
-        spec=spec,
-        engine_args=engine_args,
-    )
-    session = BenchSession.begin(config, flags, console)
-    planned = session.plan.config
-    fitting = [count for count in counts if count <= planned.slots]
-    for count in counts:
-        if count not in fitting:
-            console.warn(f"{count} streams are left out: {planned.slots} slots fit in memory")
-    room = planned.max_context - tokens - _ROOM
-    for length in depths:
-        if length > max(0, room):
-            console.warn(f"depth {length} is left out: {planned.max_context} tokens of context fit")
-    loaded = session.load()
-    encode = loaded.tokenizer.encode
-    kinds: list[bool | float] = [False]
-    if loaded.pipeline.can_draft and planned.spec > 1:
-        kinds += [True] * drafts + accepted
-    points = [
-        Point(count, length, kind)
-        for length in depths
-        if length <= max(0, room)
-        for kind in kinds
-        for count in fitting
-    ]
-    found = list(
-        measure(
-            loaded.pipeline,
-            encode,
-            options_of(planned),
-            points,
-            tokens=tokens,
-            repeat=repeat,
-            progress=console.note,
-            floor=session.floor(loaded),
-            stores=loaded.stores,
-        )
-    )
-    if peer and planned.synthetic is None and planned.card is None:
-        threads = os.cpu_count() or 1
-        found += measure_peer(planned.model, encode, tokens=tokens, threads=threads, repeat=repeat)
-    return session.finish("decode", found, save=save)
+bench.command()(decode)
 
 
 @bench.command()

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from engine.errors import ConfigError
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from engine.resolve import Plan
     from strata_cli.console import Console
 
+Repeat = Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")]
+Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
 Floor = Callable[[int, int, int], float]
 
 
@@ -80,10 +84,10 @@ class BenchSession:
         rows = [
             (
                 one.metric,
-                f"{one.value:.1f}",
+                f"{one.value:.4g}",
                 one.unit,
                 _share(one),
-                " ".join(f"{s:.1f}" for s in one.samples),
+                " ".join(f"{s:.4g}" for s in one.samples),
             )
             for one in measured
         ]
@@ -150,7 +154,8 @@ def _model_name(synthetic: str | None) -> str | None:
 def _share(one: Measurement) -> str:
     hits = one.details.get("expert_hit_rate")
     beside = "" if hits is None else f", {hits:.0%} of experts on the card"
-    floor, least = one.details.get("floor_tok_s"), one.details.get("floor_us")
+    floor = one.details.get("floor_tok_s")
+    least = one.details.get("floor_us") or one.details.get("floor_ms")
     if floor:
         return f"{one.value / floor:.0%} of {floor:.0f}{beside}"
     return f"{least / one.value:.0%} of {least:.1f}" if least else "-"

@@ -70,13 +70,15 @@ def test_an_answer_and_a_measurement(capsys: Capture) -> None:
     assert ran.code == 0
     measured = strata(
         capsys, "bench", "decode", "--synthetic", TINY, "--streams", "2", "--tokens", "4",
-        "--repeat", "1", "--acceptance", "1", "--engine-args", "--max-context 512", "--json",
+        "--repeat", "1", "--acceptance", "1", "--verify", "4",
+        "--engine-args", "--max-context 512", "--json",
     )  # fmt: skip
     records = {record["metric"]: record for record in measured.document["records"]}
     assert list(records) == [
         "decode.streams2.tok_s",
         "decode.streams2.drafts.tok_s",
         "decode.streams2.accept100.tok_s",
+        "verify.rows4.ms",
     ]
     injected = records["decode.streams2.accept100.tok_s"]
     assert injected["drafts_accepted"] == injected["drafts_offered"] > 0
