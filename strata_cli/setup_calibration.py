@@ -180,7 +180,7 @@ def _engine_config(situation: Situation, found: Recommendation, model: Path) -> 
 
     subject = situation.subject
     assert subject is not None
-    said = parse_engine_args(found.config["args"])
+    said = parse_engine_args(found.config["args"]).over(found.run)
     slots = found.config.get("parallel") if said.slots is None else said.slots
     run = replace(said, model=model, slots=slots)
     return make_plan(run, subject.info, situation.hardware).config
