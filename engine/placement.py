@@ -120,7 +120,11 @@ def _on_card(
             spec=ask.spec,
         )
 
-    fitted = fit_sizes(run, info, plan, f"{card.name}'s memory")
+    what = f"{card.name}'s memory"
+    fitted = fit_sizes(run, info, plan, what)
+    if run.slots is None and not _all_experts(fitted.memory):
+        one = 1, "the default where experts lie beside the card: slots would take their room"
+        fitted = fit_sizes(run, info, plan, what, one)
     share = fitted.memory.card
     assert share is not None
     config = card_config(run, card, room, share)
@@ -129,6 +133,11 @@ def _on_card(
     device = Decision("device", choice.name if asked else None, choice.name, choice.reason)
     more = card_decisions(run, card, config, share, capabilities)
     return Placement(choice.name, config, fitted, (device, *more), prefill)
+
+
+def _all_experts(memory: MemoryPlan) -> bool:
+    card = memory.card
+    return card is None or card.resident_experts == card.layer_experts
 
 
 def _host_bytes(hardware: Hardware) -> int:

@@ -42,13 +42,18 @@ class Fitted:
 
 
 def fit_sizes(
-    run: RunConfig, info: ModelInfo, plan: Callable[[Sizes], MemoryPlan], what: str
+    run: RunConfig,
+    info: ModelInfo,
+    plan: Callable[[Sizes], MemoryPlan],
+    what: str,
+    slots_by_default: tuple[int, str] = (DEFAULT_SLOTS, "the default"),
 ) -> Fitted:
-    """As much of what is wanted as fits. `what` names the memory in reasons.
+    """As much of what is wanted as fits. `what` names the memory in reasons; the slots that nobody
+    asked for come with theirs.
 
     A model that does not fit at all keeps what was asked: less of it would not help.
     """
-    wanted, why = _wanted(run, info)
+    wanted, why = _wanted(run, info, *slots_by_default)
     least = Sizes(1, min(wanted.max_context, SMALLEST_CONTEXT), min(wanted.prompt_cache, 1))
     smallest = plan(least)
     size = _shrink(wanted, plan) if smallest.fits else wanted
@@ -69,14 +74,16 @@ def fit_sizes(
     return Fitted(size, memory, decisions, smallest)
 
 
-def shortage(plan: MemoryPlan, what: str) -> str:
-    """What an engine takes that does not fit: on the card, or in the machine's memory."""
+def shortage(plan: MemoryPlan, what: str, *, least: bool = True) -> str:
+    """What an engine takes that does not fit: on the card, or in the machine's memory. `least`: it
+    is the smallest that there could be."""
     card = plan.card
     if card is not None and plan.total_bytes <= plan.available_bytes:
         needed, there, what = card.host_bytes, card.host_available_bytes, "memory beside the card"
     else:
         needed, there = plan.total_bytes, plan.available_bytes
-    return f"{needed / 1e9:.1f} GB at the least, {there / 1e9:.1f} GB of {what} may be used"
+    words = " at the least" if least else ""
+    return f"{needed / 1e9:.1f} GB{words}, {there / 1e9:.1f} GB of {what} may be used"
 
 
 def _shrink(size: Sizes, plan: Callable[[Sizes], MemoryPlan]) -> Sizes:
@@ -95,7 +102,9 @@ def _shrink(size: Sizes, plan: Callable[[Sizes], MemoryPlan]) -> Sizes:
     return size
 
 
-def _wanted(run: RunConfig, info: ModelInfo) -> tuple[Sizes, dict[str, str]]:
+def _wanted(
+    run: RunConfig, info: ModelInfo, default_slots: int, why_slots: str
+) -> tuple[Sizes, dict[str, str]]:
     context = run.max_context or min(DEFAULT_CONTEXT, info.train_context)
     why = {"max_context": "as asked" if run.max_context else "the default"}
     if context > info.train_context:
@@ -103,8 +112,8 @@ def _wanted(run: RunConfig, info: ModelInfo) -> tuple[Sizes, dict[str, str]]:
         why["max_context"] = f"the longest that the model allows is {info.train_context}"
     elif not run.max_context and context == info.train_context:
         why["max_context"] = "the longest that the model allows"
-    slots = DEFAULT_SLOTS if run.slots is None else max(1, run.slots)
-    why["slots"] = "the default" if run.slots is None else "as asked"
+    slots = default_slots if run.slots is None else max(1, run.slots)
+    why["slots"] = why_slots if run.slots is None else "as asked"
     if run.slots == 0:
         why["slots"] = "0 means one conversation at a time"
     cache = DEFAULT_PROMPT_CACHE if run.prompt_cache is None else run.prompt_cache

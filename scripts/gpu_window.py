@@ -82,7 +82,7 @@ def timed(pipeline: DevicePipeline, windows: list[Window]) -> list[float]:
     times = []
     for window in windows:
         start = time.perf_counter()
-        pipeline.forward(window)
+        pipeline.forward(window)()
         pipeline.commit(window, [Verdict(len(s.tokens), 7) for s in window.spans])
         torch.cuda.synchronize()
         times.append((time.perf_counter() - start) * 1e3)
@@ -155,13 +155,13 @@ def independent(pipeline: DevicePipeline, count: int) -> bool:
     length = 5
     for slot in range(count):
         pipeline.clear(slot)
-    together = [whole_rows(pipeline.forward(w)) for w in _each(pipeline, count, length)]
+    together = [whole_rows(pipeline.forward(w)()) for w in _each(pipeline, count, length)]
     ok = True
     for slot in {0, count - 1}:
         pipeline.clear(slot)
         tokens = tuple(one_each(count, p).spans[slot].tokens[0] for p in range(length))
         window = Window((Span(slot, 0, tokens, length, 0),))
-        alone = whole_rows(pipeline.forward(window))
+        alone = whole_rows(pipeline.forward(window)())
         pipeline.commit(window, [Verdict(length, 7)])
         ok &= all((alone[p] == together[p][slot]).all() for p in range(length))
     return ok

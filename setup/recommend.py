@@ -16,7 +16,7 @@ from engine.hardware import Gpu, Hardware
 from engine.memory import WEIGHTS_IN_MEMORY, MemoryPlan
 from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
-from engine.sizes import USEFUL_CONTEXT
+from engine.sizes import USEFUL_CONTEXT, shortage
 from setup.asked import Asked
 from setup.card_plans import place
 from setup.config.earlier import Earlier, read_earlier
@@ -187,14 +187,9 @@ def _engine(
             plan = found[2]
             if plan.memory.fits and plan.config.max_context >= min(USEFUL_CONTEXT, choice.context):
                 return found
-            fault = f"{_needed(plan)} of its memory"
+            fault = f"the model needs {shortage(plan.memory, 'its memory', least=False)}"
         faults[fault] = card
     return tried(None, "; ".join(faults) or "no card is used")
-
-
-def _needed(plan: Plan) -> str:
-    needed, there = plan.memory.total_bytes / 1e9, plan.memory.available_bytes / 1e9
-    return f"the model takes {needed:.1f} GB, and {there:.1f} GB may be used"
 
 
 def _config(

@@ -41,7 +41,7 @@ class Chosen:
             if not memory.fits:
                 raise ConfigError(
                     f"{self.plan.config.model.name} does not fit on {memory.card.name}: "
-                    f"{shortage(memory, 'its memory')}",
+                    f"{shortage(memory, 'its memory', least=False)}",
                     "a shorter --context or fewer --slots need less; --device cpu uses no card",
                 )
             return

@@ -36,8 +36,8 @@ from engine.rows import Rows
 SCRATCH_BYTES = 512 << 20
 # Programs that fill a device a few times over.
 PROGRAMS = 1024
-# From how many programs of `whole` on the sums of blocks stay in them.
-WHOLE_PROGRAMS = 128
+# From how many programs of `whole` on the sums of blocks stay in them: fewer leave a card idle.
+WHOLE_PROGRAMS = 512
 # Vectors of a tile of `dots.py` with one warp.
 TILE = 4
 # Of `mix` and of `whole`: dims and most query heads of a thread, cells of a step.

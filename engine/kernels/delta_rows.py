@@ -19,7 +19,7 @@ L2_EPS = tl.constexpr(1e-6)
 
 
 # What thread 8 * group + (this thread's number in its eight) has.
-GROUPS = tl.constexpr(
+FROM_EIGHTS = tl.constexpr(
     tuple(
         "{ .reg .b32 t; mov.u32 t, %laneid; and.b32 t, t, 7; "
         f"or.b32 t, t, {8 * group}; shfl.sync.idx.b32 $0, $1, t, 0x1f, 0xffffffff; }}"
@@ -37,9 +37,9 @@ def square_sums(x, M: tl.constexpr, C: tl.constexpr, LEVELS: tl.constexpr, SHUFF
     """
     squares = x * x
     if SHUFFLE:
-        lanes = _exchanged(squares, GROUPS, 0)
+        lanes = _exchanged(squares, FROM_EIGHTS, 0)
         for group in tl.static_range(1, 4):
-            lanes = lanes + _exchanged(squares, GROUPS, group)
+            lanes = lanes + _exchanged(squares, FROM_EIGHTS, group)
         left, right = tl.split(tl.reshape(lanes, [M, 64, 2]))
         left, right = tl.split(tl.reshape(left + right, [M, 32, 2]))
         total = left + right

@@ -247,14 +247,18 @@ def finish_rows(
     QUANTISE: tl.constexpr, R: tl.constexpr, ALIGNED: tl.constexpr, SHUFFLE: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (heads, tiles of R rows). What lies before `arrange` is there without waiting."""
+    """Grid (heads, tiles of R rows).
+
+    What kernels before `arrange` wrote is there without waiting, past the cache of the first level.
+    """
     announce(PDL)
     head = tl.program_id(0)
     at = tl.arange(0, C)[None, :]
     row = tl.program_id(1).to(tl.int64) * R + tl.arange(0, R)
     mask = (row < rows)[:, None] & (at < V)
     weight = tl.load(NORM + at, mask=at < V, other=0.0)
-    gate = tl.load(GATE + row[:, None] * (gate_row * ALIGNED) + head * V + at, mask=mask, other=0.0)
+    gate_at = GATE + row[:, None] * (gate_row * ALIGNED) + head * V + at
+    gate = tl.load(gate_at, mask=mask, other=0.0, cache_modifier=".cg")
     active = silu(gate) if SILU else sigmoid(gate)
     wait(PDL)
     x = tl.load(VALUES + row[:, None] * (H * V) + head * V + at, mask=mask, other=0.0)

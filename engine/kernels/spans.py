@@ -31,10 +31,11 @@ def share_of(SPANS, spans, number, TILE: tl.constexpr, CAPACITY: tl.constexpr):
 def line_of(SPANS, span):
     """Slot and first row (int64), rows, first position and certain rows (at most all) of a span.
 
-    One load: compilers put off four of five until they know that the span has rows.
+    One load: compilers put off four of five until they know that the span has rows. Past the
+    cache of the first level, since a kernel may ask before it waits for the one before it.
     """
     at = tl.arange(0, 8)
-    line = tl.load(SPANS + span * 5 + at, mask=at < 5, other=0)
+    line = tl.load(SPANS + span * 5 + at, mask=at < 5, other=0, cache_modifier=".cg")
     slot = tl.sum(tl.where(at == 0, line, 0), 0).to(tl.int64)
     first = tl.sum(tl.where(at == 1, line, 0), 0).to(tl.int64)
     count = tl.sum(tl.where(at == 2, line, 0), 0)

@@ -60,7 +60,7 @@ def load_weights(
         draft = _draft(tensors, config, tensors, output)
     progress(total, total)
     hyper = config.hyper_streams > 0
-    return ModelWeights(
+    weights = ModelWeights(
         token_embd=tensors.table("token_embd.weight"),
         output=output,
         blocks=tuple(blocks),
@@ -71,6 +71,8 @@ def load_weights(
         output_norm=None if hyper else tensors.vector("output_norm.weight"),
         draft=draft,
     )
+    tensors.give_back()
+    return weights
 
 
 def _block(

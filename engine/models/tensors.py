@@ -33,6 +33,7 @@ class Tensors:
         self._shapes = Shapes(config, gguf)
         self._ops = ops
         self._float_activations = float_activations
+        self._tables: dict[str, Any] = {}
 
     def has(self, name: str) -> bool:
         """True when the file has this tensor."""
@@ -91,11 +92,19 @@ class Tensors:
 
     def table(self, name: str, place: TablePlace = "vram") -> Any:
         """An embedding table that stays as it lies in the file, in the device's memory or in host
-        memory that the device reads."""
-        info = self._gguf.tensor(name)
-        self._shapes.check(name, _field(name), info.shape, {})
-        in_host = place == "ram" and self._ops.device != "cpu"
-        return self._ops.table(self._in_host(info) if in_host else self._stored(name), info.type)
+        memory that the device reads; the same one whenever it is asked for."""
+        if name not in self._tables:
+            info = self._gguf.tensor(name)
+            self._shapes.check(name, _field(name), info.shape, {})
+            in_host = place == "ram" and self._ops.device != "cpu"
+            raw = self._in_host(info) if in_host else self._stored(name)
+            self._tables[name] = self._ops.table(raw, info.type)
+        return self._tables[name]
+
+    def give_back(self) -> None:
+        """Returns to the device what packing took beside its results."""
+        if self._ops.device != "cpu":
+            torch.cuda.empty_cache()
 
     def _in_host(self, info: TensorInfo) -> torch.Tensor:
         from engine.kernels.host_buffer import host_buffer

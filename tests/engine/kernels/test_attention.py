@@ -109,7 +109,7 @@ def test_rows_that_take_turns_in_the_scratch(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_program_for_all_blocks(
     ratio: int, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.kernels.attention.PROGRAMS", 1)
+    monkeypatch.setattr("engine.kernels.attention.WHOLE_PROGRAMS", 1)
     Case("int8", 2, 1, 32).compare([(1, 71, 1, 1), (0, 0, 1, 1)], ratio, budget)
 
 
