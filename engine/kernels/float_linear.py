@@ -17,8 +17,8 @@ from engine.kernels.matrix import Matrix
 _TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 # Matrices of one launch.
 _MATRICES = 4
-# Most segments that a program of `few` has at once.
-_MOST_SEGMENTS = 8
+# Most segments that a program of `few` has at once, for up to as many rows.
+_MOST_SEGMENTS = ((2, 32), (4, 8))
 # From how many programs on a chip is full, so that they need not share segments.
 _FULL_CHIP = 264
 _BLOCK = 256
@@ -75,7 +75,7 @@ def _project(
     segments = -(-groups // 16)
     row_levels = min(rows.bit_length() - 1, 2)
     out = torch.empty(rows * sum(widths), dtype=torch.float32, device=x.device)
-    if rows <= 4 and segments <= _MOST_SEGMENTS:
+    if any(rows <= few and segments <= most for few, most in _MOST_SEGMENTS):
         _few(x, matrices, kinds, divisor, out, rows, (1, 1, row_levels), False, None, 0)
     else:
         if rows <= _FEW:

@@ -27,9 +27,10 @@ def test_few_rows(rows: int, columns: int) -> None:
     )
 
 
-def test_more_segments_than_a_program_has() -> None:
-    """Parts of nine segments, added by another launch."""
-    _assert_same(2, 8 * 512 + 7, [tame_pair("F32", (5,), 8 * 512 + 7)])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_nine_segments(rows: int) -> None:
+    """In one program for two rows, and as parts that another launch adds."""
+    _assert_same(rows, 8 * 512 + 7, [tame_pair("F32", (5,), 8 * 512 + 7)])
 
 
 @pytest.mark.parametrize(
