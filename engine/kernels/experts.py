@@ -28,8 +28,8 @@ from engine.models import weights
 # Values of a program in kernels that treat every value alone.
 _BLOCK = 512
 DOWN_WARPS = 4
-# Windows of more rows are prompts: their blocks have _HIGH times as many pairs.
-_LONG = 64
+# Where experts have as many pairs on average, blocks have _HIGH times as many.
+_CROWDED = 16
 _HIGH = 4
 
 
@@ -63,8 +63,9 @@ def _products(
     store = first.store if isinstance(first, StoredMatrix) else None
     blocks = None
     if store is not None or x.rows > 1:
-        high = 1 if x.rows <= _LONG else _HIGH
-        blocks = blocks_of(experts, len(first.addresses), ROWS * high)
+        count = len(first.addresses)
+        high = 1 if experts.numel() < _CROWDED * count else _HIGH
+        blocks = blocks_of(experts, count, ROWS * high)
     rounds = 1
     if store is not None and blocks is not None:
         store.begin(blocks)

@@ -65,7 +65,7 @@ def test_mixture(
 
 def test_rows_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eleven rows of two experts each, in blocks as of prompts: some have more than eight pairs."""
-    monkeypatch.setattr(kernels, "_LONG", 3)
+    monkeypatch.setattr(kernels, "_CROWDED", 2)
     both, x = mixture(), activations(11, WIDTH)
     x[1:10] = x[1]
     residual, shares = residuals(11, 2)
