@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 run: venv
-	$(BIN)/strata setup --yes
+	$(BIN)/strata setup --model strata-tiny --yes
 	$(BIN)/strata run strata-tiny.json --host $(HOST) --port $(PORT)
 
 test: venv

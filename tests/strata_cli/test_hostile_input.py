@@ -15,7 +15,7 @@ from tests.strata_cli.commands import strata
 
 Capture = pytest.CaptureFixture[str]
 RECORDED = Path(__file__).parents[1] / "setup/machines/2x4090-128gb.json"
-SETUP = ("setup", "--probe", str(RECORDED), "--yes")
+SETUP = ("setup", "--probe", str(RECORDED), "--model", "strata-tiny", "--yes")
 SECRET = "sk-SECRET"
 
 
@@ -83,7 +83,17 @@ def test_half_a_surrogate_in_a_recording(capsys: Capture, tmp_path: Path) -> Non
     record = json.loads(RECORDED.read_text())
     record["gpus"][0] |= {"name": "X\ud800\x1b[31m", "arch": "8.9\x07"}
     (tmp_path / "su.json").write_text(json.dumps(record))
-    ran = strata(capsys, "setup", "--probe", "su.json", "--yes", "--explain", "--json")
+    ran = strata(
+        capsys,
+        "setup",
+        "--probe",
+        "su.json",
+        "--model",
+        "strata-tiny",
+        "--yes",
+        "--explain",
+        "--json",
+    )
     assert ran.code == 0
     assert ran.document["config"]["model_name"] == "tiny"
     (ran.out + ran.err).encode()
