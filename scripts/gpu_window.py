@@ -4,18 +4,22 @@
 `engine.synthetic` takes it: `qwen3.8-flash-next:iq3_s,layers=4,drafts=0`. Prints a table; with OUT
 in the environment, details go to $OUT/window.jsonl. Exit code 1: a row's logits differ between a
 window of its own and one with other rows.
+
+With `--write FILE` on a machine without a card and `--expected FILE` on one with it, compares the
+logits of a small model: `qwen3.8-flash-next:iq3_s,layers=4,small,drafts=0 --rows 1,8`.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,45 +28,59 @@ from torch.profiler import ProfilerActivity, profile
 from engine.kernels.compile_ahead import compile_ahead
 from engine.logits import whole_rows
 from engine.models.config import ModelConfig
+from engine.models.graph_runner import GraphRunner
 from engine.models.graphs import graph_rows
 from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
 from engine.models.state import StateShape
 from engine.models.words import Words
 from engine.ops import ops_for
+from engine.rows import rows_of
 from engine.synthetic import open_synthetic
 from engine.window import Span, Verdict, Window
 
 REPEATS = 12
+CHUNK = 5
+"""Rows of a slot that are computed one by one, and together."""
+
+
+def build(spec: str, device: str, context: int, slots: int) -> DevicePipeline:
+    """The model on a device."""
+    gguf = open_synthetic(spec)
+    config, ops = ModelConfig.from_gguf(gguf), ops_for(device)
+    weights = load_weights(gguf, config, ops, float_activations=False, drafts=gguf.spec.drafts)
+    shape = StateShape(slots=slots, context=context, kv="int8", drafts=3)
+    return DevicePipeline(weights, config, config, shape, ops)
 
 
 def load(spec: str, context: int, slots: int) -> tuple[DevicePipeline, dict[str, float]]:
     """The model on the first card, and what it took."""
     begin = time.perf_counter()
-    gguf = open_synthetic(spec)
-    config = ModelConfig.from_gguf(gguf)
-    ops = ops_for("cuda:0")
-    weights = load_weights(gguf, config, ops, float_activations=False, drafts=gguf.spec.drafts)
-    torch.cuda.synchronize()
-    loaded = time.perf_counter()
-    shape = StateShape(slots=slots, context=context, kv="int8", drafts=3)
-    pipeline = DevicePipeline(weights, config, config, shape, ops)
+    pipeline = build(spec, "cuda:0", context, slots)
     torch.cuda.synchronize()
     done = time.perf_counter()
     used = torch.cuda.memory_allocated() / 2**30
-    return pipeline, {"load_s": loaded - begin, "state_s": done - loaded, "vram_gib": used}
+    return pipeline, {"load_s": done - begin, "vram_gib": used}
 
 
-def compiled_ahead(pipeline: DevicePipeline, rows: list[int]) -> float:
-    """Seconds to compile the kernels of windows with so many rows, in several processes."""
+def compiled_ahead(pipeline: DevicePipeline, rows: list[int], prompts: list[int]) -> float:
+    """Seconds to compile the kernels of windows and prompts of so many rows, in processes.
+
+    What is missing here is compiled by its first launch, one kernel after the other.
+    """
     begin = time.perf_counter()
-    eager, trunk = pipeline._runner._eager, pipeline.trunk  # type: ignore[attr-defined]
+    runner, trunk = cast(GraphRunner, pipeline._runner), pipeline.trunk
+    sizes = {graph_rows(count) for count in (*rows, CHUNK)} if rows else set()
 
     def launches() -> None:
-        for count in {graph_rows(count) for count in rows}:
+        for count in sizes:
             words = Words(count, pipeline.slots, pipeline.device)
-            trunk.logits(eager.compute(words.ids, words.rows)[1])
+            runner._chooser.find_best(trunk.logits(runner._eager.compute(words.ids, words.rows)[1]))
             trunk.commit(words.rows)
+        for count in prompts:
+            ids = torch.zeros(count, dtype=torch.int64, device=pipeline.device)
+            spans = rows_of([(0, 0, count, count)], pipeline.device)
+            trunk.logits(runner._eager.compute(ids, spans, [0])[1])
 
     compile_ahead(launches, progress=lambda done, of: None)
     return time.perf_counter() - begin
@@ -152,10 +170,8 @@ def prompt(pipeline: DevicePipeline, length: int, chunk: int) -> dict[str, Any]:
 
 def independent(pipeline: DevicePipeline, count: int) -> bool:
     """A slot's rows give the same logits alone, beside others, and as a chunk."""
-    length = 5
-    for slot in range(count):
-        pipeline.clear(slot)
-    together = [whole_rows(pipeline.forward(w)()) for w in _each(pipeline, count, length)]
+    length = CHUNK
+    together = played(pipeline, count, length)
     ok = True
     for slot in {0, count - 1}:
         pipeline.clear(slot)
@@ -165,6 +181,19 @@ def independent(pipeline: DevicePipeline, count: int) -> bool:
         pipeline.commit(window, [Verdict(length, 7)])
         ok &= all((alone[p] == together[p][slot]).all() for p in range(length))
     return ok
+
+
+def played(pipeline: DevicePipeline, count: int, length: int) -> list[Any]:
+    """Logits of the first windows of `count` slots that write side by side."""
+    for slot in range(count):
+        pipeline.clear(slot)
+    return [whole_rows(pipeline.forward(w)()) for w in _each(pipeline, count, length)]
+
+
+def digests(pipeline: DevicePipeline) -> list[list[str]]:
+    """Of every row that `played` gives: to compare a card with the CPU."""
+    found = played(pipeline, pipeline.slots, 2 * CHUNK)
+    return [[hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows] for rows in found]
 
 
 def _each(pipeline: DevicePipeline, count: int, length: int) -> Any:
@@ -185,38 +214,60 @@ def main() -> int:
     parser.add_argument("--depth", type=int, default=4096)
     parser.add_argument("--ladder", action="store_true", help="all graphs, as the engine does")
     parser.add_argument("--top", type=int, default=14)
+    parser.add_argument("--write", type=Path, help="digests of logits, made on the CPU")
+    parser.add_argument("--expected", type=Path, help="digests to compare with")
     asked = parser.parse_args()
-    rows = [int(r) for r in asked.rows.split(",") if r]
-    pipeline, facts = load(asked.spec, asked.context, max(rows, default=1))
+    if asked.write:
+        asked.write.write_text(json.dumps(digests(build(asked.spec, "cpu", 256, 8))))
+        return 0
+    rows = [int(n) for n in asked.rows.split(",") if n]
+    prompts = [int(n) for n in asked.prompt.split(",") if n]
+    slots = 8 if asked.expected else max(rows, default=1)
+    pipeline, facts = load(asked.spec, 256 if asked.expected else asked.context, slots)
     begin = time.perf_counter()
     if asked.ladder:
         pipeline.warm_up()
         facts["prepare_s"] = time.perf_counter() - begin
     else:
-        facts["compile_s"] = compiled_ahead(pipeline, rows)
+        chunks = [min(count, asked.chunk) for count in prompts]
+        facts["compile_s"] = compiled_ahead(pipeline, rows or [1], chunks)
     print(asked.spec, {k: round(v, 2) for k, v in facts.items()}, flush=True)
-    results: list[dict[str, Any]] = [facts]
+    if asked.expected:
+        return compared(pipeline, json.loads(asked.expected.read_text()))
     equal = True
     if rows:
         begin = time.perf_counter()
         equal = independent(pipeline, min(8, max(rows)))
         print(f"rows independent: {equal} ({time.perf_counter() - begin:.1f} s)", flush=True)
-    results += [decode(pipeline, count, asked.depth) for count in rows]
-    results += [
-        prompt(pipeline, int(length), min(int(length), asked.chunk))
-        for length in asked.prompt.split(",")
-        if length
+    for count in rows:
+        tell(asked, decode(pipeline, count, asked.depth))
+    for length in prompts:
+        tell(asked, prompt(pipeline, length, min(length, asked.chunk)))
+    return 0 if equal else 1
+
+
+def compared(pipeline: DevicePipeline, expected: list[list[str]]) -> int:
+    """Says how many rows have the CPU's bits; 0 if all have."""
+    pairs = [
+        (one, other)
+        for found, wanted in zip(digests(pipeline), expected, strict=True)
+        for one, other in zip(found, wanted, strict=True)
     ]
+    same = sum(one == other for one, other in pairs)
+    print(f"{same} of {len(pairs)} rows have the CPU's bits", flush=True)
+    return 0 if same == len(pairs) else 1
+
+
+def tell(asked: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Prints a result at once: a run may be cut off."""
     out = os.environ.get("OUT")
     if out:
         with (Path(out) / "window.jsonl").open("a") as file:
-            for result in results:
-                file.write(json.dumps({"spec": asked.spec, **result}) + "\n")
-    for result in results[1:]:
-        print({k: round(v, 3) for k, v in result.items() if k != "kernels"})
-        top = sorted(result["kernels"].items(), key=lambda item: -item[1][1])[: asked.top]
-        print("   " + "; ".join(f"{name} {n}x {us / n:.1f}={us:.0f}" for name, (n, us) in top))
-    return 0 if equal else 1
+            file.write(json.dumps({"spec": asked.spec, **result}) + "\n")
+    print({k: round(v, 3) for k, v in result.items() if k != "kernels"})
+    top = sorted(result["kernels"].items(), key=lambda item: -item[1][1])[: asked.top]
+    told = "; ".join(f"{name} {n}x {us / n:.1f}={us:.0f}" for name, (n, us) in top)
+    print(f"   {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -52,10 +52,8 @@ def kernel_ops(device: str) -> Ops:
     )
 
 
-# Compositions of single operators; fused kernels take their places one by one.
-
-
 def _project_into(residual: torch.Tensor, shares: Any, x: Input, weight: Any) -> None:
+    """As `linear.project_into`; what a float matrix gives is added by a launch of its own."""
     if isinstance(weight.form, FloatForm):
         _add_into(residual, shares, linear.linear(x, weight))
     else:
