@@ -53,17 +53,11 @@ def copy_bytes_per_s(device: str) -> float:
     a few copies of at most 1 GiB."""
     import torch
 
+    from bench.card_timing import elapsed_ms
+
     free, _ = torch.cuda.mem_get_info(device)
     count = max(1 << 20, min(1 << 30, free // 4))
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    best = float("inf")
-    for _ in range(_TRIES):
-        start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        start.record()
-        target.copy_(source)
-        end.record()
-        end.synchronize()
-        best = min(best, start.elapsed_time(end))
+    best = min(elapsed_ms(lambda: target.copy_(source)) for _ in range(_TRIES))
     return 2 * count / best * 1e3

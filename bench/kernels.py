@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from bench.card_timing import graph_us
 from bench.records import Measurement
 from engine.models.config import ModelConfig
 from engine.models.trunk import Trunk
@@ -22,7 +23,6 @@ from engine.rows import rows_of
 
 _MAKERS = ("device", "matrix", "table", "kv_cache", "rotary_table")
 """Fields of `Ops` that make something while a model is loaded."""
-_REPLAYS = 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,33 +115,6 @@ def measure(
         )
         progress(f"{found.metric}: {found.value:.1f} us, {len(same)} a window")
         yield found
-
-
-def graph_us(calls: Sequence[Call]) -> list[float]:
-    """Microseconds of one call, in the mean over all of them in a CUDA graph; several replays."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(side):
-        for call in calls[:2]:
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    graph.replay()
-    times = []
-    for _ in range(_REPLAYS):
-        start, end = (_event() for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1e3 * start.elapsed_time(end) / len(calls))
-    return times
-
-
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def _matrices(argument: Any) -> Iterator[Any]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.card_timing import median_us
 from engine.gguf.types import quant_type
 from engine.models.weights import Experts
 from scripts.gpu_matrix_cases import (
@@ -36,7 +37,6 @@ from scripts.gpu_matrix_cases import (
     mixture_matrices,
     stored,
 )
-from scripts.gpu_timing import microseconds
 
 
 def device_matrix(i: int, case: Case) -> Any:
@@ -133,11 +133,11 @@ def time_linear(index: int) -> Iterator[str]:
     floor = size / COPY_TB_S / 1e6
     for r in case.timed:
         x = activations(min(r, 16), case.columns).cuda().repeat(-(-r // 16), 1)[:r].contiguous()
-        whole = microseconds([lambda c=c, x=x: kernels.linear(x, c) for c in copies])
+        whole = median_us([lambda c=c, x=x: kernels.linear(x, c) for c in copies])
         line = f"{case.name:24s} rows {r:4d}: {whole:8.1f} us"
         if isinstance(m.form, Form):
             q = as_input(x)
-            alone = microseconds([lambda c=c, q=q: kernels.linear(q, c) for c in copies])
+            alone = median_us([lambda c=c, q=q: kernels.linear(q, c) for c in copies])
             line += f", product {alone:8.1f} us"
             whole = alone
         yield f"{line}, floor {floor:6.1f} us, {100 * floor / whole:3.0f}%"
@@ -156,9 +156,7 @@ def time_mixture(types: tuple[str, ...]) -> Iterator[str]:
     for r in (1, 2, 8, 64, 512):
         inputs = [as_input(torch.randn(r, 2560, device="cuda")) for _ in range(8)]
         out = torch.zeros(r, 2560, device="cuda")
-        us = microseconds(
-            [lambda x=x, o=out: mixture_into(o, None, x, mixture, USED) for x in inputs]
-        )
+        us = median_us([lambda x=x, o=out: mixture_into(o, None, x, mixture, USED) for x in inputs])
         distinct = 384 * (1 - (1 - USED / 384) ** r)
         floor = distinct * size / COPY_TB_S / 1e6
         yield (

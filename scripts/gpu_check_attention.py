@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from bench.card_timing import median_us
 from engine.rows import rows_of
 from scripts.gpu_attention_cases import (
     DENSE,
@@ -36,7 +37,6 @@ from scripts.gpu_attention_cases import (
     reference_side,
     table,
 )
-from scripts.gpu_timing import microseconds
 
 
 def results(side: SimpleNamespace) -> Iterator[tuple[str, torch.Tensor]]:
@@ -191,7 +191,7 @@ def main() -> None:
     )
     if not args.no_times:
         for name, call in timed(side):
-            print(f"{name:56} {microseconds(repeated(call)):10.1f} us", flush=True)
+            print(f"{name:56} {median_us(repeated(call)):10.1f} us", flush=True)
     if args.profile:
         profile(side)
     print(f"{time.perf_counter() - begin:.0f} s in all")

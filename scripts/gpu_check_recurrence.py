@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.card_timing import median_us
 from engine.kernels.inputs import Input, as_input
 from engine.models.config import GatedDeltaNetConfig
 from engine.rows import Rows, rows_of
-from scripts.gpu_timing import microseconds
 
 SAMPLE = 997
 FAMILIES = {
@@ -200,7 +200,7 @@ def compare(path: Path, device: str) -> int:
 
 def per_launch(launch: Callable[[int], object], copies: int) -> float:
     """Median time of one launch in a graph over all copies of its buffers, in microseconds."""
-    return microseconds([partial(launch, i % copies) for i in range(max(copies, 8))])
+    return median_us([partial(launch, i % copies) for i in range(max(copies, 8))])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,36 +13,20 @@ from typing import Any
 
 import torch
 
+from bench.card_timing import graph_ms
 from engine.engine import Engine, EngineOptions
 from engine.models import graph_drafting, graph_runner
-from engine.models.config import ModelConfig
-from engine.models.loader import load_weights
 from engine.models.pipeline import DevicePipeline
-from engine.models.state import StateShape
-from engine.ops import ops_for
 from engine.request import Request
 from engine.sampling import Sampling
-from engine.synthetic import open_synthetic
+from scripts.gpu_window import build
 
 WAYS = {
     "greedy": Sampling(),
     "top_k": Sampling(temperature=0.8, top_k=20, top_p=0.95, seed=3),
     "all": Sampling(temperature=1.0, seed=3),
 }
-TOKENS, WARM = 60, 10
-
-
-def graph_ms(graph: Any) -> float:
-    """Median time of a replay."""
-    times = []
-    for _ in range(20):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
+TOKENS, WARM, REPLAYS = 60, 10, 20
 
 
 def step_ms(pipeline: DevicePipeline, streams: int, spec: int, sampling: Sampling) -> float:
@@ -70,12 +54,7 @@ def main() -> None:
     asked = parser.parse_args()
     streams = [int(count) for count in asked.streams.split(",")]
     begin = time.perf_counter()
-    gguf = open_synthetic(asked.model)
-    config = ModelConfig.from_gguf(gguf)
-    ops = ops_for("cuda:0")
-    weights = load_weights(gguf, config, ops, float_activations=False, drafts=gguf.spec.drafts)
-    shape = StateShape(slots=max(streams), context=4096, kv="int8", drafts=asked.spec - 1)
-    pipeline = DevicePipeline(weights, config, config, shape, ops)
+    pipeline = build(asked.model, "cuda:0", 4096, max(streams), asked.spec - 1)
     torch.cuda.synchronize()
     loaded = time.perf_counter()
     sizes = tuple(size for size in graph_runner.LADDER if size <= max(streams) * asked.spec)
@@ -89,14 +68,14 @@ def main() -> None:
     drafting: Any = pipeline._drafting
     for size in sizes:
         graph = runner._graphs[size]
-        line = f"rows {size}: window {graph_ms(graph.window):.3f} ms"
+        line = f"rows {size}: window {graph_ms(graph.window, REPLAYS):.3f} ms"
         if drafting is not None:
-            line += f", feed {graph_ms(drafting._feeds[size].graph):.3f}"
+            line += f", feed {graph_ms(drafting._feeds[size].graph, REPLAYS):.3f}"
             chain = drafting._chains.get((size, asked.spec - 1))
-            line += f", chain {graph_ms(chain.graph):.3f}" if chain else ""
+            line += f", chain {graph_ms(chain.graph, REPLAYS):.3f}" if chain else ""
         print(line, flush=True)
     for count in streams:
-        replay = graph_ms(runner._graph(count).window)
+        replay = graph_ms(runner._graph(count).window, REPLAYS)
         for name, sampling in WAYS.items():
             ms = step_ms(pipeline, count, 1, sampling)
             more = f"{1e3 * (ms - replay):.0f} us more than its graph"

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from bench.card_timing import graph_ms
 from engine.kernels.compile_ahead import compile_ahead
 from engine.logits import whole_rows
 from engine.models.config import ModelConfig
@@ -44,12 +45,12 @@ CHUNK = 5
 """Rows of a slot that are computed one by one, and together."""
 
 
-def build(spec: str, device: str, context: int, slots: int) -> DevicePipeline:
+def build(spec: str, device: str, context: int, slots: int, drafts: int = 3) -> DevicePipeline:
     """The model on a device."""
     gguf = open_synthetic(spec)
     config, ops = ModelConfig.from_gguf(gguf), ops_for(device)
     weights = load_weights(gguf, config, ops, float_activations=False, drafts=gguf.spec.drafts)
-    shape = StateShape(slots=slots, context=context, kv="int8", drafts=3)
+    shape = StateShape(slots=slots, context=context, kv="int8", drafts=drafts)
     return DevicePipeline(weights, config, config, shape, ops)
 
 
@@ -119,19 +120,6 @@ def kernels(run: Any) -> dict[str, tuple[int, float]]:
     return dict(found)
 
 
-def graph_ms(graph: Any) -> float:
-    """Median time of a replay."""
-    times = []
-    for _ in range(REPEATS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
-
-
 def decode(pipeline: DevicePipeline, rows: int, depth: int) -> dict[str, Any]:
     """Times of a window with one row of each of `rows` slots at position `depth`."""
     begin = time.perf_counter()
@@ -140,7 +128,7 @@ def decode(pipeline: DevicePipeline, rows: int, depth: int) -> dict[str, Any]:
     windows = [one_each(rows, depth + 1 + i) for i in range(REPEATS)]
     forward = statistics.median(timed(pipeline, windows))
     graph = pipeline._runner._graphs[graph_rows(rows)]  # type: ignore[attr-defined]
-    ms = graph_ms(graph.window)
+    ms = graph_ms(graph.window, REPEATS)
     found = kernels(graph.window.replay)
     return {
         "rows": rows, "first_s": first, "graph_ms": ms, "forward_ms": forward,
