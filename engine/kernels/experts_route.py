@@ -3,10 +3,6 @@
 The sum over all probabilities follows `engine/reference/lanes.py`.
 """
 
-# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
-# ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated"
-
 from __future__ import annotations
 
 import torch
@@ -29,114 +25,87 @@ def top(logits: torch.Tensor, used: int) -> tuple[torch.Tensor, torch.Tensor]:
     if rows:
         top_experts[(rows,)](
             logits, experts, shares, COUNT=count, USED=used,
-            RANKS=triton.next_power_of_2(used), FUSED=logits.is_cuda, num_warps=1,
-            **launch_options(logits),
+            RANKS=triton.next_power_of_2(used), WIDTH=max(triton.next_power_of_2(count), 32),
+            FUSED=logits.is_cuda, num_warps=1, **launch_options(logits),
         )  # fmt: skip
     return experts, shares
 
 
 @triton.jit
-def reduced(parts, COUNT: tl.constexpr, LOW: tl.constexpr):
-    """The largest (LOW: the lowest) of COUNT tensors, as a tree, whose depth is its time."""
-    for level in tl.static_range(6):
-        if (1 << level) < COUNT:
-            less = ()
-            for i in tl.static_range((COUNT + (2 << level) - 1) // (2 << level)):
-                a = parts[2 * i]
-                if 2 * i + 1 < (COUNT + (1 << level) - 1) // (1 << level):
-                    b = parts[2 * i + 1]
-                    a = tl.minimum(a, b) if LOW else tl.maximum(a, b)
-                less = less + (a,)
-            parts = less
-    return parts[0]
+def ordered_total(LOGITS, best, COUNT: tl.constexpr):
+    """The sum of exp(x - best) over the COUNT logits of a row, a float32 number.
+
+    A number, not a tensor of one, and from exponentials of its own: the compiler would arrange the
+    row's other tensors like those that meet in the tree, which every thread has whole.
+    """
+    GROUPS: tl.constexpr = (COUNT + 31) // 32
+    lane = tl.arange(0, 32)
+    total = tl.zeros([1], tl.float32)
+    acc = tl.zeros([32], tl.float32)
+    for i in tl.static_range(GROUPS):
+        live = i * 32 + lane < COUNT
+        x = tl.load(LOGITS + i * 32 + lane, mask=live, other=float("-inf"))
+        # Behind the last expert stands -inf, whose exponential is 0, unless `best` is no number.
+        acc = acc + tl.where(live, scalar.exp(x - best), 0.0)
+        if i % 16 == 15 or i == GROUPS - 1:
+            total = total + lanes.tree(acc, 1)
+            acc = tl.zeros([32], tl.float32)
+    return tl.max(total, axis=0)
 
 
 @triton.jit
-def quotients(parts, by, COUNT: tl.constexpr, FUSED: tl.constexpr):
-    """Each of COUNT tensors of numbers from 0 to 1 divided by `by`, 1 or more: the bits of
-    IEEE division. FUSED: without its branches, by residuals that a fused multiply-add gives
-    exactly (Markstein's theorem)."""
-    out = ()
+def quotient(x, by, FUSED: tl.constexpr):
+    """Numbers from 0 to 1 divided by `by`, 1 or more: the bits of IEEE division. FUSED: without its
+    branches, by residuals that a fused multiply-add gives exactly (Markstein's theorem)."""
     if not FUSED:
-        for i in tl.static_range(COUNT):
-            out = out + (tl.div_rn(parts[i], by),)
+        q = tl.div_rn(x, by)
     else:
-        y = tl.div_rn(tl.full(by.shape, 1.0, tl.float32), by)
-        quick = ()
-        normal = ()
-        for i in tl.static_range(COUNT):
-            q = parts[i] * y
-            q = tl.fma(tl.fma(-q, by, parts[i]), y, q)
-            quick = quick + (tl.fma(tl.fma(-q, by, parts[i]), y, q),)
-            bits = parts[i].to(tl.int32, bitcast=True)
-            normal = normal + (tl.where(bits > 0, bits, 0x3F800000),)
-        out = quick
+        y = tl.div_rn(1.0, by)
+        q = x * y
+        q = tl.fma(tl.fma(-q, by, x), y, q)
+        q = tl.fma(tl.fma(-q, by, x), y, q)
         # A residual of numbers below 2**-90 may underflow. Bits order as the numbers do.
-        if tl.min(reduced(normal, COUNT, True), axis=0) < 0x12800000:
-            slow = ()
-            for i in tl.static_range(COUNT):
-                slow = slow + (tl.div_rn(parts[i], by),)
-            out = slow
-    return out
+        bits = x.to(tl.int32, bitcast=True)
+        if tl.min(tl.where(bits > 0, bits, 0x3F800000), axis=0) < 0x12800000:
+            q = tl.div_rn(x, by)
+    return q
 
 
 @triton.jit
 def top_experts(LOGITS, EXPERTS, SHARES, COUNT: tl.constexpr, USED: tl.constexpr,
-                RANKS: tl.constexpr, FUSED: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """As `top`, one row a program of one warp. RANKS: a power of two that holds USED.
+                RANKS: tl.constexpr, WIDTH: tl.constexpr, FUSED: tl.constexpr,
+                PDL: tl.constexpr):  # fmt: skip
+    """As `top`, one row a program of one warp: a rank costs two reductions of integers over it.
 
-    A thread has a lane of every group of 32 experts, so the ordered sum needs no exchange before
-    its tree, and a rank costs two reductions of integers over the warp.
+    RANKS, WIDTH: powers of two that hold USED and COUNT.
     """
-    GROUPS: tl.constexpr = (COUNT + 31) // 32
     announce(PDL)
-    row = tl.program_id(0).to(tl.int64)
-    lane = tl.arange(0, 32)
+    LOGITS += tl.program_id(0).to(tl.int64) * COUNT
+    expert = tl.arange(0, WIDTH)
+    live = expert < COUNT
     wait(PDL)
-    x = ()
-    for i in tl.static_range(GROUPS):
-        at = i * 32 + lane
-        x = x + (tl.load(LOGITS + row * COUNT + at, mask=at < COUNT, other=float("-inf")),)
-    best = tl.max(reduced(x, GROUPS, False), axis=0)
-    p = ()
-    total = tl.zeros([1], tl.float32)
-    acc = tl.zeros([32], tl.float32)
-    for i in tl.static_range(GROUPS):
-        # Behind the last expert stands -inf, whose exponential is 0, unless `best` is no number.
-        e = tl.where(i * 32 + lane < COUNT, scalar.exp(x[i] - best), 0.0)
-        p = p + (e,)
-        acc = acc + e
-        if i % 16 == 15 or i == GROUPS - 1:
-            total = total + lanes.tree(acc, 1)
-            acc = tl.zeros([32], tl.float32)
+    x = tl.load(LOGITS + expert, mask=live, other=float("-inf"))
+    best = tl.max(x, axis=0)
+    total = ordered_total(LOGITS, best, COUNT)
+    x = tl.where(live, scalar.exp(x - best), 0.0)
     # Of numbers from 0 to 1, bits order as the numbers do. Where one probability is no number none
     # is: then all keys are equal, and the first expert counts as the best, again and again.
     sound = total == total
-    by, acc = tl.broadcast(total, acc)
-    p = quotients(p, by, GROUPS, FUSED)
-    keys = ()
-    for i in tl.static_range(GROUPS):
-        bits = tl.where(sound, p[i].to(tl.int32, bitcast=True), 0)
-        keys = keys + (tl.where(i * 32 + lane < COUNT, bits, -1),)
+    keys = tl.where(sound, quotient(x, total, FUSED).to(tl.int32, bitcast=True), 0)
+    keys = tl.where(live, keys, -1)
     rank = tl.arange(0, RANKS)
     experts = tl.zeros([RANKS], tl.int32)
     values = tl.zeros([RANKS], tl.int32)
     # Nothing, unless there is no number.
     chosen = total - total
-    for a in range(USED):  # not unrolled: compiling that takes most of a minute
-        key = tl.max(reduced(keys, GROUPS, False), axis=0)
-        found = ()
-        for i in tl.static_range(GROUPS):
-            found = found + (tl.where(keys[i] == key, i * 32 + lane, GROUPS * 32),)
-        expert = tl.min(reduced(found, GROUPS, True), axis=0)
-        left = ()
-        for i in tl.static_range(GROUPS):
-            left = left + (tl.where(i * 32 + lane == expert, -1, keys[i]),)
-        keys = left
-        experts = tl.where(rank == a, expert, experts)
+    for a in range(USED):
+        key = tl.max(keys, axis=0)
+        first = tl.min(tl.where(keys == key, expert, WIDTH), axis=0)
+        keys = tl.where(expert == first, -1, keys)
+        experts = tl.where(rank == a, first, experts)
         values = tl.where(rank == a, key, values)
-        chosen = chosen + (key + tl.zeros([1], tl.int32)).to(tl.float32, bitcast=True)
-    at = row * USED + rank
+        chosen = chosen + key.to(tl.float32, bitcast=True)
+    at = tl.program_id(0).to(tl.int64) * USED + rank
     tl.store(EXPERTS + at, tl.where(sound, experts, 0), mask=rank < USED)
-    shares, by = tl.broadcast(values.to(tl.float32, bitcast=True), chosen)
-    tl.store(SHARES + at, tl.div_rn(shares, by), mask=rank < USED)
+    shares = tl.div_rn(values.to(tl.float32, bitcast=True), chosen)
+    tl.store(SHARES + at, shares, mask=rank < USED)
