@@ -1,8 +1,10 @@
 """Programmatic dependent launch: a kernel may start while the one before it still runs.
 
 Such a kernel reads only constants (weights, tables of addresses that no kernel writes) until it
-calls `wait`, which returns when every earlier kernel has ended and its writes are visible. Every
-kernel of a window calls both, or the next one would not be ordered behind the ones before.
+calls `wait`, which returns when every earlier kernel has ended and its writes are visible; then it
+lets the next one start. Every kernel of a window waits, or the next one would not be ordered behind
+the ones before. If kernels let the next one start before their wait, a whole chain of them would
+sit on the chip and take the place of those that have work: measured, 2.0 instead of 1.7 ms.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ import triton.language as tl
 
 @triton.jit
 def announce(PDL: tl.constexpr):
-    """The next kernel may be started, as far as there is room beside this one."""
-    if PDL:
-        tl.extra.cuda.gdc_launch_dependents()
+    """Nothing any more: `wait` announces."""
+    pass
 
 
 @triton.jit
 def wait(PDL: tl.constexpr):
-    """Waits for what earlier kernels write."""
+    """Waits for what earlier kernels write; the next kernel may then start beside this one."""
     if PDL:
         tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 def launch_options(tensor: torch.Tensor) -> dict[str, Any]:
