@@ -42,7 +42,13 @@ def _load(flags: Sequence[str]) -> Loaded:
         "mtp": int(model.pipeline.can_draft),
         **_card_facts(plan, model.pipeline.device),
     }
-    return Loaded(engine_for(model, config), config.max_context, info, traces(environment))
+    return Loaded(
+        engine_for(model, config),
+        config.max_context,
+        info,
+        traces(environment),
+        None if model.stores is None else model.stores.counts,
+    )
 
 
 def _card_facts(plan: Plan, device: str) -> dict[str, int | str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from engine.scheduler import Scheduler
 from engine.slots import Reuse, Run, Slot, choose_slot
 from engine.speculative import Outcome, judge
 from engine.window import Window
+from engine.work import Work
 
 MAX_LOGPROBS = 20
 
@@ -49,6 +51,7 @@ class Engine:
         self._pipeline = pipeline
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
         self._scheduler = Scheduler(self.slots, options.chunk)
+        self.work = Work()
         self._arrivals = 0
         self._under_way: tuple[Window, Callable[[], Logits]] | None = None
         self._drafts: tuple[list[Run | None], Callable[[], list[list[int]]]] | None = None
@@ -106,9 +109,16 @@ class Engine:
             return []
         window, logits = self._under_way
         self._under_way = None
-        outcomes = self._judge(window, logits())
+        clock = time.perf_counter
+        times = [clock()]
+        ready = logits()
+        times.append(clock())
+        outcomes = self._judge(window, ready)
+        times.append(clock())
         self._pipeline.commit(window, [outcome.verdict for outcome in outcomes])
         self._save(window, outcomes)
+        times.append(clock())
+        self.work.add(window, outcomes, times)
         events = self._scheduler.update(outcomes)
         self._begin_drafts()
         return events

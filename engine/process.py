@@ -15,6 +15,7 @@ from engine.errors import StrataError
 from engine.messages import Failed, Info, Quit, Ready
 from engine.pipes import Inbox, Outbox
 from engine.version import __version__
+from engine.work import ExpertCounts, WorkLog
 
 _LAST_LINES_S = 2.0
 
@@ -28,6 +29,8 @@ class Loaded:
     info: Mapping[str, int | str]
     trace: bool = False
     """Log a line for each admission."""
+    experts: ExpertCounts | None = None
+    """Of a model whose experts lie in two places."""
 
 
 def run_process(load: Callable[[], Loaded]) -> int:
@@ -61,9 +64,14 @@ def _serve(load: Callable[[], Loaded], inbox: Inbox, outbox: Outbox) -> int:
     outbox.send(Ready(loaded.max_context))
     trace = _log_line if loaded.trace else None
     desk = Desk(engine, outbox.send, time.monotonic, trace)
+    work = WorkLog(engine.work, time.monotonic, loaded.experts)
     open_input = True
     while open_input or engine.busy:
-        for command in inbox.take(wait=not engine.busy):
+        idle = not engine.busy
+        commands = inbox.take(wait=idle)
+        if idle:
+            work.wakes()
+        for command in commands:
             match command:
                 case Quit():
                     return 0
@@ -74,6 +82,12 @@ def _serve(load: Callable[[], Loaded], inbox: Inbox, outbox: Outbox) -> int:
                 case _:
                     desk.handle(command)
         desk.tell(engine.step())
+        if work.due(idle=not engine.busy):
+            sentence, counts = work.tell()
+            if sentence:
+                _log_line(sentence)
+            if counts:
+                outbox.send(Info(counts))
         if outbox.broken:
             print("nobody reads the engine's lines any more", file=sys.stderr)
             return 1

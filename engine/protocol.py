@@ -13,6 +13,9 @@ The server always gives one, so lines of several admissions may be mixed in any 
 reads: `batch_slots` (seats that really run), `context`, `engine` (version), `slot_cache`,
 `logprobs` (most alternatives a token can be reported with; absent: none). Others go to /v1/status.
 
+An `INFO` may come later, too, with counts since the start: `expert_hits` and `expert_fetches`, the
+routed experts that windows found in the card's memory and that came over the wire.
+
 **One request in a slot** (all lines carry its rid; S is the slot; k are `key=value` words):
 
     > BGEN S max_new [k ...] id,id,...

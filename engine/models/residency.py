@@ -63,6 +63,11 @@ class Stores:
         _, found, fetched, _ = tallies
         return ExpertUse(int(found), int(fetched))
 
+    def counts(self) -> tuple[int, int]:
+        """`use`, found and fetched."""
+        use = self.use()
+        return use.found, use.fetched
+
     def matrices(self, tensors: Tensors, prefix: str, count: int) -> dict[str, Any]:
         """Gate, up and down of a layer's `count` experts, by the names of `weights.Experts`."""
         from engine.kernels.expert_store import ExpertStore, Policy

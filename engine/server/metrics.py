@@ -104,6 +104,15 @@ class Metrics:
             entries.append(entry)
         return entries
 
+    def experts(self) -> dict[str, float] | None:
+        """Where the engine found routed experts since its start, by its last line about it; `None`:
+        they all lie in one place."""
+        hits, fetches = (self._bridge.info.get(f"expert_{name}") for name in ("hits", "fetches"))
+        if not isinstance(hits, int) or not isinstance(fetches, int):
+            return None
+        rate = hits / (hits + fetches) if hits + fetches else 1.0
+        return {"hits": hits, "fetches": fetches, "hit_rate": rate}
+
     def document(self, all_requests: bool = False) -> dict[str, Any]:
         """The JSON of /metrics."""
         bridge = self._bridge
@@ -119,6 +128,7 @@ class Metrics:
         return {
             "engine": engine,
             "live": self.live(),
+            "experts": self.experts(),
             "requests": kept if all_requests else kept[:SHOWN_REQUESTS],
             "requests_kept": len(kept),
             "totals": {"since": self.since, **self.totals},

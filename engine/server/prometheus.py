@@ -32,6 +32,12 @@ def exposition(metrics: Metrics, model: str) -> str:
     offered, accepted = totals["drafts_offered"], totals["drafts_accepted"]
     page.counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens offered", offered)
     page.counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens accepted", accepted)
+    experts = metrics.experts()
+    if experts is not None:
+        hits, fetches = experts["hits"], experts["fetches"]
+        page.counter("strata:expert_cache_queries_total", "Experts looked up", hits + fetches)
+        page.counter("strata:expert_cache_hits_total", "Experts found in VRAM", hits)
+        page.counter("strata:expert_cache_fetches_total", "Experts that came by wire", fetches)
     page.counter("vllm:num_preemptions_total", "Requests preempted (never done)", 0)
     page.histogram("vllm:time_to_first_token_seconds", "Arrival to first token", metrics.ttft)
     page.histogram("vllm:inter_token_latency_seconds", "Between tokens", metrics.inter_token)

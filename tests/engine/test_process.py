@@ -114,6 +114,15 @@ def test_a_request_without_a_slot_or_a_rid(child: Child) -> None:
     assert child.next() == Resume(7, "again")
 
 
+def test_idle_it_tells_where_experts_were_found() -> None:
+    child = Child("experts").started()
+    child.say(Gen(5, (1, 2, 4)))
+    counts = child.hear(lambda event: isinstance(event, Info))[-1]
+    assert isinstance(counts, Info)
+    assert counts.values["expert_hits"] == 3 * counts.values["expert_fetches"] > 0
+    child.close()
+
+
 def test_a_single_token_ends_with_the_admission(child: Child) -> None:
     child.say(BatchGen(0, 1, (1, 2), rid="one"))
     events = child.hear(ends("one"))

@@ -2,8 +2,8 @@
 
 Moods: `ends` (token 58 ends an answer), `nan` (token 59 makes its row's logits NaN), `broken`
 (token 60 fails its window), `slow` (token 60 sleeps for a minute), `trace` (a log line for each
-admission), `refused` (the model cannot be loaded), `gate=FD` (every window first takes a byte from
-the file descriptor).
+admission), `experts` (some lie elsewhere), `refused` (the model cannot be loaded),
+`gate=FD` (every window first takes a byte from the file descriptor).
 """
 
 import os
@@ -55,7 +55,13 @@ def load(moods: set[str]) -> Loaded:
         spec=3,
         checkpoint_every=0,
     )
-    return Loaded(Engine(Moody(moods), options), CONTEXT, {"model": "toy"}, "trace" in moods)
+    engine = Engine(Moody(moods), options)
+
+    def experts() -> tuple[int, int]:
+        return 3 * engine.work.windows, engine.work.windows
+
+    counts = experts if "experts" in moods else None
+    return Loaded(engine, CONTEXT, {"model": "toy"}, "trace" in moods, counts)
 
 
 if __name__ == "__main__":

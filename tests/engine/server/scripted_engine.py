@@ -10,7 +10,7 @@ Without a script the reply is `echo:` and the last 40 bytes of the prompt.
 The engine tells a control socket every command it reads, and reads releases from it, so that tests
 wait for events and never for time. `STRATA_TEST_ENGINE` is a JSON object of settings:
 `control` (the port), `slots`, `context`, `hold_ready` (READY only when told), `broken` (no start),
-`stays` (a closed stdin does not end it).
+`facts` (more of INFO), `stays` (a closed stdin does not end it).
 """
 
 import contextlib
@@ -91,6 +91,7 @@ class Engine:
                 pass
         slots = self.settings.get("slots", 4)
         self.say(Info({"engine": "scripted", "batch_slots": slots, "logprobs": 5}))
+        self.say(Info(self.settings.get("facts", {})))
         print("a stray line of a library", flush=True)
         self.say(Ready(self.settings.get("context", 4096)))
         threading.Thread(target=self.read_stdin, daemon=True).start()

@@ -211,6 +211,15 @@ def test_metrics_in_both_forms(server: Running) -> None:
         )
 
 
+def test_metrics_tell_where_experts_were_found(server: Running) -> None:
+    assert server.http.get("/metrics").json()["experts"] is None
+    with running({"facts": {"expert_hits": 9, "expert_fetches": 3}}) as run:
+        assert run.http.get("/metrics").json()["experts"]["hit_rate"] == 0.75
+        page = run.http.get("/metrics?format=prometheus").text
+        assert 'strata:expert_cache_queries_total{model_name="strata"} 12' in page
+        assert 'strata:expert_cache_hits_total{model_name="strata"} 9' in page
+
+
 def test_a_half_sent_body_ends_after_its_time() -> None:
     with running(body_timeout_s=0.2) as run:
         for head in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"):
