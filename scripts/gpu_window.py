@@ -109,14 +109,21 @@ def timed(pipeline: DevicePipeline, windows: list[Window]) -> list[float]:
 
 
 def kernels(run: Any) -> dict[str, tuple[int, float]]:
-    """Count and microseconds of every kernel by name."""
-    found: dict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    """Count and microseconds of every kernel by name.
+
+    A kernel that waits for the one before counts from that one's end: the sum is the time of all.
+    """
     with profile(activities=[ProfilerActivity.CUDA]) as record:
         run()
         torch.cuda.synchronize()
-    for event in record.events():
+    events = [e for e in record.events() if e.device_time > 0]
+    found: dict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    before = 0.0
+    for event in sorted(events, key=lambda e: cast(float, e.time_range.end)):
+        span = event.time_range
         count, us = found[event.name[:40]]
-        found[event.name[:40]] = count + 1, us + event.device_time
+        found[event.name[:40]] = count + 1, us + span.end - max(span.start, before)
+        before = span.end
     return dict(found)
 
 
