@@ -20,7 +20,6 @@ import triton.language as tl
 @triton.jit
 def announce(PDL: tl.constexpr):
     """Nothing any more: `wait` announces."""
-    pass
 
 
 @triton.jit

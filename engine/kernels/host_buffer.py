@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import weakref
+from dataclasses import dataclass
 
 import torch
 
@@ -35,3 +36,30 @@ def host_buffer(size_bytes: int, device: torch.device) -> torch.Tensor:
         )
     weakref.finalize(buffer, runtime.cudaHostUnregister, buffer.data_ptr())
     return buffer
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Lent:
+    """A buffer of a pool, uint8 [size_bytes], which has it back once nobody holds this any more."""
+
+    buffer: torch.Tensor
+
+
+class BufferPool:
+    """Buffers of one size, as many as were ever needed together: locking memory takes time.
+
+    Whoever gets one writes to it in the order of the device's stream, behind what was last done
+    with it there.
+    """
+
+    def __init__(self, size_bytes: int, device: torch.device) -> None:
+        self._size_bytes = size_bytes
+        self._device = device
+        self._free: list[torch.Tensor] = []
+
+    def lend(self) -> Lent:
+        """A buffer with anything in it."""
+        buffer = self._free.pop() if self._free else host_buffer(self._size_bytes, self._device)
+        lent = Lent(buffer)
+        weakref.finalize(lent, self._free.append, buffer).atexit = False
+        return lent

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.host_buffer import BufferPool, Lent
 
 WORDS = 4096
 """Words of four bytes that a program copies."""
@@ -54,6 +55,7 @@ class SlotState:
         lines = zip((tensor.data_ptr() for tensor in tensors), words, starts, strict=True)
         self._words = sum(words)
         self._places = torch.tensor(list(lines), dtype=torch.int64).to(tensors[0].device)
+        self._pool = BufferPool(4 * self._words, tensors[0].device)
         self._grid = (triton.cdiv(max(words), WORDS), len(tensors))
 
     def clear(self, slot: int) -> None:
@@ -61,19 +63,19 @@ class SlotState:
         options = launch_options(self._places)
         clear[self._grid](self._places, slot, B=WORDS, num_warps=4, **options)
 
-    def save(self, slot: int) -> torch.Tensor:
+    def save(self, slot: int) -> Lent:
         """A copy in host memory, which is there once the device has come so far: int32 [words of a
         slot]."""
         flat = torch.empty(self._words, dtype=torch.int32, device=self._places.device)
         self._move(slot, flat, restore=False)
-        if not flat.is_cuda:
-            return flat
-        host = torch.empty(self._words, dtype=torch.int32, pin_memory=True)
-        return host.copy_(flat, non_blocking=True)
+        saved = self._pool.lend()
+        saved.buffer.view(torch.int32).copy_(flat, non_blocking=True)
+        return saved
 
-    def restore(self, slot: int, flat: torch.Tensor) -> None:
+    def restore(self, slot: int, saved: Lent) -> None:
         """The other way."""
-        self._move(slot, flat.to(self._places.device, non_blocking=True), restore=True)
+        flat = saved.buffer.view(torch.int32).to(self._places.device, non_blocking=True)
+        self._move(slot, flat, restore=True)
 
     def _move(self, slot: int, flat: torch.Tensor, *, restore: bool) -> None:
         options = launch_options(flat)

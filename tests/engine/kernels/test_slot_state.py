@@ -36,6 +36,18 @@ def test_one_slot_and_no_other() -> None:
         assert torch.equal(one[:2], other[:2])
 
 
+def test_memory_of_dropped_copies_is_used_again() -> None:
+    state = SlotState(tensors())
+    first, second = state.save(0), state.save(1)
+    places = {first.buffer.data_ptr(), second.buffer.data_ptr()}
+    assert len(places) == 2
+    before = second.buffer.clone()
+    del first
+    third = state.save(2)
+    assert third.buffer.data_ptr() in places - {second.buffer.data_ptr()}
+    assert torch.equal(second.buffer, before)
+
+
 def launches(kernels: list[Any]) -> None:
     """All of them."""
     state = SlotState(tensors())
