@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from engine.config import TablePlace
+from engine.draft_vocabulary import draft_ids
 from engine.engine import EngineOptions
 from engine.errors import ConfigError, RequestError
 from engine.generation import generate
@@ -88,7 +89,7 @@ class Model:
     def draft_logits(
         self, ids: Sequence[int], chain: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """What the draft layer says: first drafts [T-1, vocab], and a chain [chain, vocab].
+        """The draft layer: first drafts [T-1, V] and a chain [chain, V], of V drafted tokens.
 
         Row i of the first pairs token i's residual with token i+1 and predicts token i+2. The chain
         begins with the last of them and goes on with the best token of each step.
@@ -111,7 +112,7 @@ class Model:
         steps = [first[-1]]
         after = after[-1:]
         for position in range(count - 1, count - 2 + chain):
-            token = steps[-1].argmax()[None]
+            token = drafter.tokens(steps[-1].argmax()[None])
             after, hidden = drafter.forward(after, token, rows_of([(0, position, 1, 1)], device))
             steps.append(drafter.logits(hidden)[0])
         return first.cpu().numpy(), torch.stack(steps).cpu().numpy()
@@ -134,6 +135,7 @@ def load(
     *,
     synthetic: str | None = None,
     mtp: str | Path | None = None,
+    draft_vocab: str | None = None,
     activations: Literal["int8", "float"] = "int8",
     kv: Literal["int8", "fp16", "f32"] = "int8",
     slots: int = 4,
@@ -149,6 +151,7 @@ def load(
     """Loads a GGUF (any shard of it) and the draft layer that lies in it or in `mtp`, or the model
     of random weights that `synthetic` names.
 
+    `draft_vocab`: which tokens may be drafted, a name or a file (`engine/draft_vocabulary.py`).
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
     out. The first load on a machine compiles the operators, which takes about a minute; later ones
     find them in `__pycache__`. `residency` leaves routed experts in host memory. `ops` replaces the
@@ -165,6 +168,10 @@ def load(
             second = files.enter_context(open_gguf(mtp))
             draft_from = second, ModelConfig.from_gguf(second)
             _same_model(config, draft_from[1], second.path)
+        tokenizer = Tokenizer.from_metadata(gguf.metadata)
+        ids = None
+        if draft_vocab is not None:
+            ids = draft_ids(draft_vocab, tokenizer, config.vocab_size)
         weights = load_weights(
             gguf,
             config,
@@ -172,11 +179,11 @@ def load(
             float_activations=activations == "float",
             drafts=spec > 1,
             draft_from=draft_from,
+            draft_ids=ids,
             table_place=table_place,
             stores=stores,
             progress=progress,
         )
-        tokenizer = Tokenizer.from_metadata(gguf.metadata)
     shape = StateShape(
         slots,
         min(max_context or DEFAULT_CONTEXT, config.context_length),

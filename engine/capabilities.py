@@ -110,7 +110,9 @@ class Capabilities:
 _COUNTED_WITH = ("expert_cache", "kv_streaming", "layer_split", "low_ram")
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
-THIS_VERSION = Capabilities(frozenset({"cuda", "expert_cache", "vram_reserve", "table_place"}))
+THIS_VERSION = Capabilities(
+    frozenset({"cuda", "expert_cache", "vram_reserve", "table_place", "draft_vocab"})
+)
 """One NVIDIA card, with experts on it and beside it, or the CPU with the whole model in memory."""
 
 EVERYTHING = Capabilities(frozenset(_BY_NAME))

@@ -32,6 +32,8 @@ class CardWeights:
 
     dense_bytes: int
     """All that every token reads, with the output head."""
+    head_bytes: int
+    """The output head alone, which is counted in `dense_bytes`."""
     embedding_bytes: int
     """The token embedding, of which a token reads a row."""
     expert_bytes: int
@@ -48,8 +50,10 @@ class CardWeights:
         sizes = {"dense": 0, "embedding": 0, "expert": 0, "table": 0, "draft": 0}
         for name, tensor in gguf.tensors.items():
             sizes[_part(name, trunk)] += _tensor_bytes(name, tensor)
-        if "output.weight" not in gguf.tensors:
-            sizes["dense"] += matrix_bytes(gguf.tensors["token_embd.weight"])
+        own = "output.weight" in gguf.tensors
+        head = gguf.tensors.get("output.weight" if own else "token_embd.weight")
+        sizes["head"] = 0 if head is None else matrix_bytes(head)
+        sizes["dense"] += 0 if own else sizes["head"]
         return cls(**{f"{part}_bytes": size for part, size in sizes.items()})
 
 

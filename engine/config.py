@@ -36,6 +36,8 @@ class RunConfig:
     max_context: int | None = None
     kv: str | None = None
     activations: str | None = None
+    draft_vocab: str | None = None
+    """The name of a vocabulary, or a file of token ids."""
     spec: int | None = None
     spec_min_p: float | None = None
     prefill: int | None = None
@@ -98,6 +100,8 @@ class EngineConfig:
     """A second GGUF with the draft layer; `None` when it lies in `model` or nowhere."""
     mtp_hnorm: MtpHnorm
     """Decides how many drafts are accepted, never a token."""
+    draft_vocab: str | None
+    """Which tokens may be drafted: a name or a file (`engine/draft_vocabulary.py`); `None`: all."""
     device: str
     slots: int
     max_context: int

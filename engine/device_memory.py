@@ -52,6 +52,7 @@ def plan_on_card(
     prompt_cache: int,
     prefill: int,
     spec: int,
+    draft_rows: int = 0,
 ) -> MemoryPlan:
     """Fixed costs first, then the n-gram table where it fits beside all experts, then experts.
 
@@ -60,6 +61,7 @@ def plan_on_card(
     weights = info.on_card
     fixed = weights.dense_bytes + weights.embedding_bytes
     fixed += weights.draft_bytes if spec > 1 else 0
+    fixed += weights.head_bytes * draft_rows // info.vocab_size
     state = info.state_bytes + spec * info.row_state_bytes
     cache = max_context * token_bytes(info, kv)
     work = CONTEXT_BYTES + prefill * _ROW_BYTES + 4 * info.vocab_size * 2 * _GRAPH_ROWS

@@ -21,10 +21,20 @@ from engine.config import (
     EngineConfig,
     RunConfig,
 )
+from engine.draft_vocabulary import OWN_TOKENS
 from engine.errors import ConfigError
 
 Kind = Literal[
-    "whole", "number", "choice", "path", "device", "synthetic", "prefill", "tokens", "experts"
+    "whole",
+    "number",
+    "choice",
+    "path",
+    "device",
+    "synthetic",
+    "prefill",
+    "tokens",
+    "experts",
+    "vocabulary",
 ]
 
 MIB = 1 << 20
@@ -66,6 +76,8 @@ class EngineFlag:
             return "FAMILY:MIX, such as qwen3.8-flash-next:iq3_s"
         if self.kind == "experts":
             return "auto or a whole number of MiB"
+        if self.kind == "vocabulary":
+            return f"{', '.join(OWN_TOKENS)} or a file of int32 token ids"
         if self.kind == "tokens":
             return f"a number of tokens from {self.low:g}, such as 4096, 24k or 1M"
         noun = "a whole number" if self.kind == "whole" else "a number"
@@ -89,6 +101,8 @@ class EngineFlag:
                 return text if re.fullmatch(r"[\w.-]+:[\w.,=-]+", text, re.ASCII) else None
             case "experts":
                 return text if re.fullmatch(r"auto|\d{1,9}", text, re.ASCII) else None
+            case "vocabulary":
+                return text or None
             case "choice":
                 return text if text in self.choices else None
             case "prefill":
@@ -126,6 +140,12 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "choice",
         "The draft layer's norm of the residual: one mean square a stream, or one over all.",
         choices=MTP_HNORMS,
+    ),
+    EngineFlag(
+        "draft_vocab",
+        ("--mtp-draft-vocab",),
+        "vocabulary",
+        "The tokens that may be drafted; else all. Never changes a token of an answer.",
     ),
     EngineFlag(
         "device",

@@ -179,10 +179,11 @@ def plan_memory(
     max_context: int,
     prompt_cache: int,
     available_bytes: int,
+    draft_rows: int = 0,
 ) -> MemoryPlan:
     """The bytes of an engine with these settings. Checkpoints are counted as if all were taken."""
     return MemoryPlan(
-        weight_bytes=weight_bytes(info, activations),
+        weight_bytes=weight_bytes(info, activations) + int(draft_rows * info.width * _INT8_BYTES),
         cache_bytes_per_slot=max_context * token_bytes(info, kv),
         state_bytes_per_slot=info.state_bytes,
         checkpoint_bytes_per_slot=prompt_cache * info.state_bytes,

@@ -27,6 +27,7 @@ class ModelInfo:
     architecture: str
     train_context: int
     vocab_size: int
+    width: int
     layers: int
     has_drafts: bool
     stored_bytes: int
@@ -74,6 +75,7 @@ class ModelInfo:
             architecture=config.architecture,
             train_context=config.context_length,
             vocab_size=config.vocab_size,
+            width=config.width,
             layers=trunk,
             has_drafts=bool(config.draft_layers),
             stored_bytes=sum(tensor.nbytes for tensor in gguf.tensors.values()),

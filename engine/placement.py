@@ -32,6 +32,8 @@ class Ask:
     spec: int
     prefill: int | None
     """Prompt rows of a window; `None` or 0: as suits the device."""
+    draft_rows: int = 0
+    """Rows of an output matrix that drafts have for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ def _on_processor(
             max_context=size.max_context,
             prompt_cache=size.prompt_cache,
             available_bytes=_host_bytes(hardware),
+            draft_rows=ask.draft_rows,
         )
 
     asked = None if run.device in (None, "auto") else run.device
@@ -118,6 +121,7 @@ def _on_card(
             prompt_cache=size.prompt_cache,
             prefill=min(prefill, size.max_context),
             spec=ask.spec,
+            draft_rows=ask.draft_rows,
         )
 
     what = f"{card.name}'s memory"

@@ -19,6 +19,7 @@ from engine.config import (
     RunConfig,
     Value,
 )
+from engine.draft_vocabulary import most_ids
 from engine.errors import ConfigError
 from engine.hardware import Hardware
 from engine.memory import MemoryPlan
@@ -62,7 +63,9 @@ def make_plan(
     kv, kv_decision = _kv(run)
     activations, activations_decision = _activations(run)
     mtp, draft_decisions, spec, spec_min_p = _drafts(run, info)
-    placed = place(run, info, hardware, Ask(kv, activations, spec, run.prefill), capabilities)
+    draft_vocab, vocab_decision, draft_rows = _draft_vocab(run, info, spec)
+    ask = Ask(kv, activations, spec, run.prefill, draft_rows)
+    placed = place(run, info, hardware, ask, capabilities)
     sizes = placed.fitted.sizes
     hnorm, hnorm_decision = _hnorm(run)
     rows, rows_decision = _window_rows(run, sizes.slots)
@@ -75,6 +78,7 @@ def make_plan(
         synthetic=run.synthetic,
         mtp=mtp,
         mtp_hnorm=hnorm,
+        draft_vocab=draft_vocab,
         device=placed.device,
         slots=sizes.slots,
         max_context=sizes.max_context,
@@ -96,6 +100,7 @@ def make_plan(
         activations_decision,
         *draft_decisions,
         hnorm_decision,
+        vocab_decision,
         prefill_decision,
         rows_decision,
         every,
@@ -164,6 +169,18 @@ def _hnorm(run: RunConfig) -> tuple[MtpHnorm, Decision]:
             return run.mtp_hnorm, Decision("mtp_hnorm", run.mtp_hnorm, run.mtp_hnorm, "as asked")
         case _:
             raise ConfigError(f"mtp_hnorm: {run.mtp_hnorm!r} is not stream or pooled")
+
+
+def _draft_vocab(run: RunConfig, info: ModelInfo, spec: int) -> tuple[str | None, Decision, int]:
+    """The vocabulary of drafts, the decision, and the rows of the head that it needs."""
+    asked = run.draft_vocab
+    if asked is None:
+        return None, Decision("draft_vocab", None, None, "any token may be drafted"), 0
+    if spec < 2:
+        return None, Decision("draft_vocab", asked, None, "no drafts are made"), 0
+    rows = most_ids(asked, info.vocab_size)
+    reason = f"as asked: at most {rows} of {info.vocab_size} tokens are drafted"
+    return asked, Decision("draft_vocab", asked, asked, reason), rows
 
 
 def _prefill(run: RunConfig, max_context: int, rows: int) -> tuple[int, Decision]:

@@ -58,6 +58,7 @@ def load_planned(
         synthetic=config.synthetic,
         ops=None if with_ops is None else with_ops(ops_for(device)),
         mtp=config.mtp,
+        draft_vocab=config.draft_vocab,
         activations=config.activations,
         kv=config.kv,
         slots=slots or config.slots,

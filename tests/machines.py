@@ -47,6 +47,7 @@ def flash_next_sizes(**changes: object) -> ModelInfo:
         "architecture": "qwen4exp",
         "train_context": 262_144,
         "vocab_size": 248_320,
+        "width": 2_560,
         "layers": 48,
         "has_drafts": True,
         "stored_bytes": 4 * 10**9,
@@ -61,6 +62,7 @@ def flash_next_sizes(**changes: object) -> ModelInfo:
         "draft_bytes": 10**8,
         "on_card": CardWeights(
             dense_bytes=8 * 10**8,
+            head_bytes=2 * 10**8,
             embedding_bytes=2 * 10**8,
             expert_bytes=25 * 10**8,
             table_bytes=10**9,

@@ -263,6 +263,11 @@ def rows_at(source: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def ids_at(ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """ids[places], for int64 [V] and [R]."""
+    return rows_at(ids.view(torch.float32).view(-1, 2), places).view(torch.int64).view(-1)
+
+
 def _copy(
     source: torch.Tensor, target: torch.Tensor, places: torch.Tensor, *, spread: bool
 ) -> None:

@@ -40,6 +40,12 @@ class Drafter:
         self._pooled_norm = pooled_norm
         self._block = build_block(w.block, config.draft_layers[0], config, shape, ops)
         self.state = recurrent_tensors((self._block,))
+        self.ids = w.ids
+        """The tokens that may be drafted, by the column of their logits; None: all, in order."""
+        self.columns = config.vocab_size if w.ids is None else len(w.ids)
+        self._ids = None
+        if w.ids is not None:
+            self._ids = torch.tensor(w.ids, dtype=torch.int64, device=ops.device)
 
     def forward(
         self, residual: torch.Tensor, tokens: torch.Tensor, rows: Rows
@@ -70,7 +76,17 @@ class Drafter:
         return after, hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """float32 [R, vocabulary], by the trunk's head unless the layer has its own."""
+        """float32 [R, columns], by the trunk's head unless the layer has its own."""
         return self._ops.linear(  # type: ignore[no-any-return]
             hidden, self._w.shared_head_head
         )
+
+    def tokens(self, columns: torch.Tensor) -> torch.Tensor:
+        """The tokens of columns of the logits: int64 [R] both."""
+        if self._ids is None:
+            return columns
+        if columns.device.type == "cpu":
+            return self._ids[columns]
+        from engine.kernels.sampling import ids_at
+
+        return ids_at(self._ids, columns)

@@ -82,7 +82,7 @@ class Drafting:
             logits = self._drafter.logits(hidden).cpu().numpy()
             on: list[int] = []
             for row, index in enumerate(running):
-                ask, token = asks[index], int(logits[row].argmax())
+                ask, token = asks[index], self._token(int(logits[row].argmax()))
                 least = ask.min_probability
                 if not least or probability(logits[row]) >= least:
                     drafts[index].append(token)
@@ -94,6 +94,11 @@ class Drafting:
                 spans = [(asks[i].slot, self._position(asks[i], drafts[i]), 1, 1) for i in running]
                 residual, hidden = self._layer(residual[on], tokens, spans)
         return lambda: drafts
+
+    def _token(self, column: int) -> int:
+        """The token of a column of the draft layer's logits."""
+        ids = self._drafter.ids
+        return column if ids is None else ids[column]
 
     def _able(self, asks: Sequence[DraftAsk]) -> list[int]:
         """Those whose slot knows its next token."""

@@ -33,7 +33,8 @@ class _Feed:
 
 @dataclass(slots=True, eq=False)
 class _Chain:
-    """A chain's steps: rows of each, and what came out, int64 [steps, A, 2] in host memory."""
+    """A chain's steps: rows of each, and what came out, int64 [steps, A, 2] in host memory
+    (columns of the draft layer's logits, and sums of weights)."""
 
     words: list[Words]
     told: torch.Tensor
@@ -59,7 +60,7 @@ class GraphDrafting(Drafting):
         self._windows = windows
         self._drafts = shape.drafts
         self._spare = shape.slots - 1
-        self._chooser = Chooser(LADDER[-1], config.vocab_size, device)
+        self._chooser = Chooser(LADDER[-1], drafter.columns, device)
         self._feeds: dict[int, _Feed] = {}
         self._chains: dict[tuple[int, int], _Chain] = {}
 
@@ -107,12 +108,12 @@ class GraphDrafting(Drafting):
 
     def _offered(self, ask: DraftAsk, told: list[list[int]]) -> list[int]:
         drafts: list[int] = []
-        for token, total in told[: ask.count]:
+        for column, total in told[: ask.count]:
             if not total or ONE / total < ask.min_probability:
                 break
             if drafts and not self._position(ask, drafts):
                 break
-            drafts.append(token)
+            drafts.append(self._token(column))
         return drafts
 
     def _feed(self, window: Window, verdicts: Sequence[Verdict], found: Outcome) -> None:
@@ -187,5 +188,6 @@ class GraphDrafting(Drafting):
         for step in range(len(told)):
             self._chooser.likeliest(self._drafter.logits(hidden), tokens, told[step])
             if step + 1 < len(told):
-                residual, after = self._drafter.forward(residual, tokens, words[step].rows)
+                ids = self._drafter.tokens(tokens)
+                residual, after = self._drafter.forward(residual, ids, words[step].rows)
                 hidden = values_of(after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUF
@@ -33,11 +33,13 @@ def load_weights(
     float_activations: bool,
     drafts: bool = True,
     draft_from: tuple[GGUF, ModelConfig] | None = None,
+    draft_ids: Sequence[int] | None = None,
     table_place: TablePlace = "vram",
     stores: Stores | None = None,
     progress: Progress = lambda done, of: None,
 ) -> ModelWeights:
     """All weights, packed for the device of `ops`; `drafts` False leaves the draft layer out.
+    `draft_ids` are the tokens that may be drafted, ascending (None: all).
     `table_place` is that of the n-gram table; `stores` keep the trunk's routed experts (None:
     all lie on the device). `progress` hears of every block.
 
@@ -49,15 +51,15 @@ def load_weights(
     for done, layer in enumerate(config.layers):
         progress(done, total)
         blocks.append(_block(tensors, layer, config, stores))
-    output = tensors.matrix(
-        "output.weight" if tensors.has("output.weight") else "token_embd.weight"
-    )
+    head = "output.weight" if tensors.has("output.weight") else "token_embd.weight"
+    output = tensors.matrix(head)
+    drafted = output if draft_ids is None or not drafts else tensors.matrix(head, draft_ids)
     draft = None
     if draft_from is not None and drafts:
         other = Tensors(*draft_from, ops, float_activations=float_activations)
-        draft = _draft(other, draft_from[1], tensors, output)
+        draft = _draft(other, draft_from[1], tensors, drafted, draft_ids)
     elif config.draft_layers and drafts:
-        draft = _draft(tensors, config, tensors, output)
+        draft = _draft(tensors, config, tensors, drafted, draft_ids)
     progress(total, total)
     hyper = config.hyper_streams > 0
     weights = ModelWeights(
@@ -107,7 +109,13 @@ def _connection(tensors: Tensors, prefix: str) -> HyperConnection:
     return tensors.group(HyperConnection, prefix)
 
 
-def _draft(tensors: Tensors, config: ModelConfig, trunk: Tensors, output: object) -> DraftBlock:
+def _draft(
+    tensors: Tensors,
+    config: ModelConfig,
+    trunk: Tensors,
+    output: object,
+    ids: Sequence[int] | None,
+) -> DraftBlock:
     if not config.draft_layers:
         raise ModelFileError(
             "the draft file has no draft layer: nextn_predict_layers is 0 or missing",
@@ -128,7 +136,8 @@ def _draft(tensors: Tensors, config: ModelConfig, trunk: Tensors, output: object
         hnorm=tensors.vector(f"{prefix}hnorm.weight"),
         hc_head=tensors.group(HyperConnection, f"{prefix}hc_head_") if hyper else None,
         shared_head_norm=None if hyper else (tensors if tensors.has(norm) else trunk).vector(norm),
-        shared_head_head=tensors.matrix(head) if tensors.has(head) else output,
+        shared_head_head=tensors.matrix(head, ids) if tensors.has(head) else output,
+        ids=None if ids is None else tuple(ids),
         embed_tokens=(
             tensors.table(embedding) if own_embedding else trunk.table("token_embd.weight")
         ),

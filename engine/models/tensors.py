@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -67,9 +67,10 @@ class Tensors:
         """Raises ModelFileError when the file lacks this tensor."""
         self._gguf.tensor(name)
 
-    def matrix(self, name: str) -> Any:
-        """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed."""
-        return self._matrix(name, _field(name), {})
+    def matrix(self, name: str, outputs: Sequence[int] | None = None) -> Any:
+        """A matrix [N, K], a stack [E, N, K], or a vector [K] as one output, packed; of a matrix
+        only these `outputs`, where they are said."""
+        return self._matrix(name, _field(name), {}, outputs)
 
     def stack(self, name: str) -> Callable[[int, int], Any]:
         """Packs the matrices first..last-1 of a stack [E, N, K], whose bytes are read once."""
@@ -126,10 +127,14 @@ class Tensors:
         values = np.ascontiguousarray(self._gguf.float32(name)).reshape(shape)
         return torch.from_numpy(values).to(self._ops.device)
 
-    def _matrix(self, name: str, field: str, free: dict[str, int]) -> Any:
+    def _matrix(
+        self, name: str, field: str, free: dict[str, int], outputs: Sequence[int] | None = None
+    ) -> Any:
         info = self._gguf.tensor(name)
         self._shapes.check(name, field, info.shape, free)
         raw = self._stored(name)
+        if outputs is not None:
+            raw = raw[list(outputs)]
         columns = info.shape[-1]
         if columns == 1 and len(info.shape) == 2:  # stored as [K, 1] in ggml order: one output
             columns, raw = info.shape[0], raw.reshape(1, -1)

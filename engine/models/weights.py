@@ -115,6 +115,8 @@ class DraftBlock:
     shared_head_norm: Vector | None
     shared_head_head: Matrix
     embed_tokens: Any
+    ids: tuple[int, ...] | None = None
+    """The token of each row of `shared_head_head`; None: all tokens, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import RunConfig
+from engine.draft_vocabulary import OWN_TOKENS
 from engine.errors import ConfigError
 from engine.flags import parse_engine_args
 from setup.config.json_words import quoted
@@ -68,10 +69,16 @@ def run_of(values: Mapping[str, Any], folder: Path, where: str) -> RunConfig:
     keys = RunConfig(
         model=_placed(folder, values.get("model")),
         slots=values.get("parallel"),
+        draft_vocab=values.get("draft_vocab"),
         device=_device(values),
         vram_reserve_mib=values.get("vram_reserve_mib"),
     )
-    placed = RunConfig(model=_placed(folder, args.model), mtp=_placed(folder, args.mtp))
+    ids = args.draft_vocab
+    placed = RunConfig(
+        model=_placed(folder, args.model),
+        mtp=_placed(folder, args.mtp),
+        draft_vocab=ids if ids is None or ids in OWN_TOKENS else str(_placed(folder, ids)),
+    )
     return placed.over(args).over(keys)
 
 

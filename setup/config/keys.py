@@ -109,13 +109,11 @@ def _later(
 
 
 _CARDS: tuple[ConfigKey, ...] = (
-    _later(
+    ConfigKey(
         "draft_vocab",
         "cjk, cyrillic, fr or en",
         one_of("cjk", "cyrillic", "fr", "en"),
-        "Which tokens may be drafted.",
-        off="cjk",
-        needs=("draft_vocab",),
+        "Which tokens may be drafted; else all.",
     ),
     _later("drafter", "mtp, dflash or none", one_of("mtp", "dflash", "none"), "What drafts."),
     _later("gpu_order", "as_given or auto", one_of("as_given", "auto"), "Order of the cards."),

@@ -84,9 +84,10 @@ def test_flags_are_kept_and_told(capsys: Capture) -> None:
     assert config["sampling"]["temperature"] == 0.7
     # This version cannot do any of these: they are told, and not written.
     told = "\n".join(document["notes"])
-    for what in ("layer split 20", "kv q4_0", "images by gpu", "--pool-workers 7", "vocabulary en"):
+    for what in ("layer split 20", "kv q4_0", "images by gpu", "--pool-workers 7"):
         assert what in told
-    assert not {"layer_split", "gpu", "draft_vocab"} & set(config)
+    assert not {"layer_split", "gpu"} & set(config)
+    assert config["draft_vocab"] == "en"
     assert "--vision" not in config["args"]
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.sampling import Chooser, rows_at, spread_rows
+from engine.kernels.sampling import Chooser, ids_at, rows_at, spread_rows
 from engine.logits import CANDIDATES, WIDE
 from engine.models.asks import Ask
 from engine.models.device_logits import DeviceLogits
@@ -157,6 +157,8 @@ def test_rows_go_to_places_and_come_back() -> None:
     assert not target[[1, 3, 4]].any()
     places = torch.tensor([2, 2, 5], dtype=torch.int32)
     assert torch.equal(rows_at(target, places), target[[2, 2, 5]])
+    ids = torch.tensor([7, 1 << 20, 0, -(1 << 40)])
+    assert torch.equal(ids_at(ids, torch.tensor([3, 1, 1])), ids[[3, 1, 1]])
 
 
 def kernels_of_a_vocabulary(kernels: list[Any]) -> None:

@@ -163,3 +163,22 @@ def test_a_cleared_slot_drafts_like_a_new_one(pipeline: DevicePipeline) -> None:
     _read(pipeline, 0, 0, 40)
     _read(pipeline, 1, 0, 40)
     assert _draft(pipeline, 0) == _draft(pipeline, 1)
+
+
+def test_a_part_of_the_tokens(draft_files: dict[str, Path], tmp_path: Path) -> None:
+    """The draft is the best of those that may be drafted, and the answer stays the same."""
+    ids = np.arange(1, 500, 7, dtype="<i4")
+    part = tmp_path / "draft_vocab.bin"
+    part.write_bytes(ids[::-1].tobytes())
+    options = {"slots": 3, "max_context": 96, "spec": COUNT + 1}
+    model = engine.load(draft_files[NAMES[1]], **options)
+    small = engine.load(draft_files[NAMES[1]], draft_vocab=str(part), **options)
+    whole, _ = model.draft_logits(TEXT[:20], 1)
+    found, _ = small.draft_logits(TEXT[:20], 1)
+    assert np.array_equal(found, whole[:, ids])
+    small.pipeline.clear(0)
+    _read(small.pipeline, 0, 0, 19)
+    drafts = _draft(small.pipeline, 0)
+    assert drafts[0] == ids[whole[-1, ids].argmax()]
+    assert set(drafts) <= set(ids.tolist())
+    assert small.generate(TEXT[:20], 24) == model.generate(TEXT[:20], 24)

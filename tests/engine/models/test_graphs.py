@@ -95,10 +95,18 @@ class HostChooser:
 
 @pytest.fixture(scope="module", params=["qwen4exp-q8", "qwen35moe-q8"])
 def models(
-    request: pytest.FixtureRequest, draft_files: dict[str, Path]
+    request: pytest.FixtureRequest,
+    draft_files: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[DevicePipeline, DevicePipeline]]:
-    """Of the same file: operator by operator, and as on a GPU."""
-    options = {"slots": 3, "max_context": 96, "spec": DRAFTS + 1}
+    """Of the same file: operator by operator, and as on a GPU. One of the files drafts from a part
+    of its tokens."""
+    options: dict[str, object] = {"slots": 3, "max_context": 96, "spec": DRAFTS + 1}
+    if request.param == "qwen35moe-q8":
+        ids = np.arange(0, 500, 3, dtype="<i4")
+        part = tmp_path_factory.mktemp("ids") / "draft_vocab.bin"
+        part.write_bytes(ids.tobytes())
+        options["draft_vocab"] = str(part)
     plain = engine.load(draft_files[request.param], **options).pipeline
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipelines, "recorder_for", Rerunner)

@@ -125,8 +125,7 @@ def test_bad_engine_flags_are_named(tmp_path: Path, args: list[str], part: str) 
         ("open_browser", False, False),
         ("gpu", 0, False),
         ("gpu", [0, 1], False),
-        ("draft_vocab", "en", True),
-        ("draft_vocab", "cjk", False),
+        ("draft_vocab", "en", False),
         ("vision", {"mmproj": "v.gguf"}, True),
         ("vision", {}, False),
         ("remote_expert_opt", False, False),
@@ -142,9 +141,7 @@ def test_keys_without_effect_are_told(tmp_path: Path, key: str, value: object, t
     assert read_config(_write(tmp_path, {key: value})).warnings == expected
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("layer_split", "24"), ("vision", {"a": 1}), ("draft_vocab", "en")]
-)
+@pytest.mark.parametrize(("key", "value"), [("layer_split", "24"), ("vision", {"a": 1})])
 def test_an_engine_that_can_do_more_tells_less(key: str, value: object) -> None:
     assert KEYS_BY_NAME[key].note(value, THIS_VERSION) is not None
     assert KEYS_BY_NAME[key].note(value, EVERYTHING) is None
