@@ -108,8 +108,8 @@ def timed(pipeline: DevicePipeline, windows: list[Window]) -> list[float]:
     return times
 
 
-def kernels(run: Any) -> dict[str, tuple[int, float]]:
-    """Count and microseconds of every kernel by name.
+def timeline(run: Any) -> list[tuple[str, float]]:
+    """Every kernel in turn: its name and microseconds.
 
     A kernel that waits for the one before counts from that one's end: the sum is the time of all.
     """
@@ -117,13 +117,20 @@ def kernels(run: Any) -> dict[str, tuple[int, float]]:
         run()
         torch.cuda.synchronize()
     events = [e for e in record.events() if e.device_time > 0]
-    found: dict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    before = 0.0
+    told, before = [], 0.0
     for event in sorted(events, key=lambda e: cast(float, e.time_range.end)):
         span = event.time_range
-        count, us = found[event.name[:40]]
-        found[event.name[:40]] = count + 1, us + span.end - max(span.start, before)
+        told.append((event.name[:40], span.end - max(span.start, before)))
         before = span.end
+    return told
+
+
+def by_name(told: list[tuple[str, float]]) -> dict[str, tuple[int, float]]:
+    """Count and microseconds of every kernel by name."""
+    found: dict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    for name, us in told:
+        count, total = found[name]
+        found[name] = count + 1, total + us
     return dict(found)
 
 
@@ -136,11 +143,11 @@ def decode(pipeline: DevicePipeline, rows: int, depth: int) -> dict[str, Any]:
     forward = statistics.median(timed(pipeline, windows))
     graph = pipeline._runner._graphs[graph_rows(rows)]  # type: ignore[attr-defined]
     ms = graph_ms(graph.window, REPEATS)
-    found = kernels(graph.window.replay)
+    found = timeline(graph.window.replay)
     return {
         "rows": rows, "first_s": first, "graph_ms": ms, "forward_ms": forward,
-        "tok_s": rows / forward * 1e3, "nodes": sum(n for n, _ in found.values()),
-        "busy_us": sum(us for _, us in found.values()), "kernels": found,
+        "tok_s": rows / forward * 1e3, "nodes": len(found),
+        "busy_us": sum(us for _, us in found), "kernels": by_name(found), "timeline": found,
     }  # fmt: skip
 
 
@@ -156,10 +163,10 @@ def prompt(pipeline: DevicePipeline, length: int, chunk: int) -> dict[str, Any]:
     pipeline.clear(0)
     ms = sum(timed(pipeline, chunks))
     pipeline.clear(0)
-    found = kernels(lambda: timed(pipeline, chunks))
+    found = timeline(lambda: timed(pipeline, chunks))
     return {
         "prompt": length, "chunk": chunk, "first_s": first, "ms": ms, "tok_s": length / ms * 1e3,
-        "busy_us": sum(us for _, us in found.values()), "kernels": found,
+        "busy_us": sum(us for _, us in found), "kernels": by_name(found), "timeline": found,
     }  # fmt: skip
 
 
@@ -259,7 +266,7 @@ def tell(asked: argparse.Namespace, result: dict[str, Any]) -> None:
     if out:
         with (Path(out) / "window.jsonl").open("a") as file:
             file.write(json.dumps({"spec": asked.spec, **result}) + "\n")
-    print({k: round(v, 3) for k, v in result.items() if k != "kernels"})
+    print({k: round(v, 3) for k, v in result.items() if k not in ("kernels", "timeline")})
     top = sorted(result["kernels"].items(), key=lambda item: -item[1][1])[: asked.top]
     told = "; ".join(f"{name} {n}x {us / n:.1f}={us:.0f}" for name, (n, us) in top)
     print(f"   {told}", flush=True)
