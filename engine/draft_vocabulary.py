@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,6 +57,8 @@ def draft_ids(asked: str, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, .
         raise _unreadable(asked, error.strerror or str(error)) from None
     if not raw or len(raw) % _ID_BYTES:
         raise _unreadable(asked, f"{len(raw)} bytes are no list of ids of 4 bytes")
+    import numpy as np  # Here: the command line's flags need the names alone.
+
     ids = np.unique(np.frombuffer(raw, "<i4"))
     if ids[0] < 0 or ids[-1] >= vocab_size:
         outside = ids[0] if ids[0] < 0 else ids[-1]

@@ -120,7 +120,7 @@ class BenchSession:
 
 def numbers(text: str, flag: str, least: int, most: int) -> list[int]:
     """Whole numbers with commas between them, such as 1,8 or 4k,32k."""
-    from engine.flags import read_tokens
+    from engine.engine_flag import read_tokens
 
     found = [read_tokens(word) for word in text.split(",")]
     if not all(number is not None and least <= number <= most for number in found):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from engine.engine_flag import read_tokens
 from engine.errors import ConfigError
-from engine.flags import LEAST_CONTEXT, read_tokens
+from engine.flags import LEAST_CONTEXT
 from setup.recommend import Recommendation
 from setup.rules.context import CONTEXTS
 from setup.rules.kv import FP16_MOST_CONTEXT, STREAM_LEAST_CONTEXT
