@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -56,7 +56,7 @@ def compiled_before() -> bool:
 @contextmanager
 def _kept_in(folder: Path) -> Iterator[None]:
     """Functions compiled here are kept in the folder, if it can be written."""
-    config = numba.config  # type: ignore[attr-defined]
+    config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(Path(before) / folder.name if before else folder)
     try:
