@@ -6,10 +6,12 @@ with a seat (`BGEN`) and which without (`GEN`).
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from engine import messages, request
+from engine.constraints import Form
 from engine.engine import Engine
 from engine.errors import RequestError
 from engine.sampling import Sampling
@@ -208,4 +210,14 @@ def _request(command: messages.Gen | messages.BatchGen, name: str) -> request.Re
         spec_min_p=keys.spec_min_p,
         logprobs=keys.logprobs,
         hashes=bool(keys.hashes),
+        form=_form(keys),
     )
+
+
+def _form(keys: messages.Keys) -> Form | None:
+    if keys.schema is None:
+        return None
+    try:
+        return Form(base64.urlsafe_b64decode(keys.schema).decode(), keys.schema_after)
+    except ValueError as error:
+        raise RequestError(f"schema: {error}") from None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engine.checkpoints import checkpoint_lengths
+from engine.constraints import Constraints
 from engine.errors import RequestError
 from engine.logits import Logits
 from engine.pipeline import DraftAsk, Pipeline
@@ -46,9 +47,13 @@ class EngineOptions:
 class Engine:
     """Serves requests on the slots of `pipeline`, which it clears first."""
 
-    def __init__(self, pipeline: Pipeline, options: EngineOptions) -> None:
+    def __init__(
+        self, pipeline: Pipeline, options: EngineOptions, constraints: Constraints | None = None
+    ) -> None:
+        """`constraints`: for answers of a given form; without them these are refused."""
         self.options = options
         self._pipeline = pipeline
+        self.constraints = constraints
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
         self._scheduler = Scheduler(self.slots, options.chunk)
         self.work = Work()
@@ -77,7 +82,10 @@ class Engine:
             self.options.checkpoint_every,
             self.options.turn_ids,
         )
-        slot.seat(Run(_seeded(request), self._arrivals, reuse.length, save_at))
+        constraint = None
+        if request.form and self.constraints:
+            constraint = self.constraints.make(request.form)
+        slot.seat(Run(_seeded(request), self._arrivals, reuse.length, save_at, constraint))
         return Started(request.id, slot.index, reuse.length)
 
     def cancel(self, request_id: str) -> Finished | None:
@@ -144,6 +152,8 @@ class Engine:
                 f"{count} prompt tokens and {request.max_new} new ones are more than the context"
                 f" of {context} tokens"
             )
+        if request.form and self.constraints is None:
+            raise RequestError("this engine holds answers to no schema")
         if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
             raise RequestError(f"logprobs is {request.logprobs}, allowed is 0 to {MAX_LOGPROBS}")
 

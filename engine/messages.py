@@ -16,7 +16,8 @@ class Keys(Struct, frozen=True, omit_defaults=True):
     """How one request is sampled and reported. `None`: the engine's own default.
 
     `temperature` 0 is greedy. `top_k` 0 is no limit. `seed` 0 is a seed of the engine's choice.
-    `penalty_last_n` is how many of the last tokens the penalties see.
+    `penalty_last_n` is how many of the last tokens the penalties see. `schema` is a JSON schema in
+    URL-safe base64, which the answer keeps to: all of it, or what follows token `schema_after`.
     """
 
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
@@ -31,6 +32,8 @@ class Keys(Struct, frozen=True, omit_defaults=True):
     spec_min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     logprobs: Count | None = None
     hashes: bool | None = None
+    schema: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+=*$")] | None = None
+    schema_after: Count | None = None
 
 
 # Commands, to the engine

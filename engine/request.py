@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from engine.constraints import Form
 from engine.sampler import Choice
 from engine.sampling import Sampling
 
@@ -28,6 +29,8 @@ class Request:
     spec_min_p: float | None = None
     logprobs: int | None = None
     hashes: bool = False
+    form: Form | None = None
+    """What the answer must be."""
 
 
 @dataclass(frozen=True, slots=True)

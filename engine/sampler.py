@@ -4,6 +4,7 @@
 2. Penalties, float32, for each distinct token of the last `penalty_last_n` ones (prompt and
    answer), `count` times among them: `l = l / repeat` if `l > 0`, else `l * repeat`; then
    `l = l - (count * freq + present)`.
+   A constraint leaves out the tokens that it forbids: what follows sees the others alone.
 3. Temperature 0: the largest logit, the lowest token id among equals. Nothing more happens.
 4. `top_k` > 0: the k largest, of equal ones the lowest ids.
 5. Weights: `x = (l - max) / temperature` in float64; `w = rint(exp(x) * 2^40)`, a whole number.
@@ -59,17 +60,33 @@ class Choice(NamedTuple):
     """blake2b (8 bytes, hex) of the row's float32 logits, little-endian."""
 
 
-def choose(row: Floats, before: Sequence[int], position: int, sampling: Sampling) -> int:
-    """The token at `position`, from the logits [vocab] of the row at `position - 1`.
+def choose(
+    row: Floats,
+    before: Sequence[int],
+    position: int,
+    sampling: Sampling,
+    allowed: Mask | None = None,
+) -> int:
+    """The token at `position`, from the logits [vocab] of the row at `position - 1`; one of the
+    `allowed` ones [vocab], where they are said.
 
     `before` ends in the tokens before `position`; at least the last `penalty_last_n` of them, where
-    there are so many. Raises `RequestError` when a logit is not finite.
+    there are so many. Raises `RequestError` when a logit is not finite, or nothing is allowed.
     """
     if not np.isfinite(row).all():
         bad = int(np.flatnonzero(~np.isfinite(row))[0])
         raise RequestError(f"the logit of token {bad} at position {position} is {row[bad]}")
     if sampling.penalises:
         row = _penalised(row, before[-sampling.penalty_last_n :], sampling)
+    if allowed is None:
+        return _chosen(row, position, sampling)
+    ids = np.flatnonzero(allowed)
+    if not len(ids):
+        raise RequestError(f"response_format: no token may stand at position {position}")
+    return int(ids[_chosen(row[ids], position, sampling)])
+
+
+def _chosen(row: Floats, position: int, sampling: Sampling) -> int:
     if sampling.greedy:
         return int(np.argmax(row))
     ids = _largest(row, sampling.top_k)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.checkpoints import Shelf
+from engine.constraints import Constraint
 from engine.errors import RequestError
 from engine.pipeline import Checkpoint
 from engine.request import Request
@@ -36,6 +37,7 @@ class Run:
     """Lengths at which a checkpoint is due; a prompt chunk ends there."""
     plain: bool = field(init=False)
     """The id of a row's largest logit is all that is needed of it."""
+    constraint: Constraint | None = None
     drafts: list[int] = field(default_factory=list)
     """Tokens that may follow the known ones."""
     accepted: int = 0
@@ -44,7 +46,7 @@ class Run:
     def __post_init__(self) -> None:
         request = self.request
         told = request.hashes or request.logprobs is not None
-        self.plain = request.sampling.plain and not told
+        self.plain = request.sampling.plain and not told and self.constraint is None
 
 
 class Slot:

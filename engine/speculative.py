@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from engine.constraints import Constraint
 from engine.errors import RequestError
 from engine.logits import Logits
 from engine.request import Finish
@@ -72,25 +73,37 @@ def judge(span: Span, logits: Logits, first: int, slot: Slot, eos_ids: Collectio
 def _choose(logits: Logits, row: int, slot: Slot, choices: list[Choice]) -> Choice:
     assert slot.run is not None
     request = slot.run.request
-    token = _token(logits, row, slot, choices, request.sampling)
+    constraint = slot.run.constraint
+    token = _token(logits, row, slot, choices, request.sampling, constraint)
+    if constraint:
+        constraint.take(token)
     if request.logprobs is None and not request.hashes:
         return Choice(token)
     return report(logits.whole(row), token, request.logprobs, request.hashes)
 
 
-def _token(logits: Logits, row: int, slot: Slot, choices: list[Choice], sampling: Sampling) -> int:
+def _token(
+    logits: Logits,
+    row: int,
+    slot: Slot,
+    choices: list[Choice],
+    sampling: Sampling,
+    constraint: Constraint | None,
+) -> int:
     """The row's token, from as little of the row as says it."""
     best = logits.best(row)
-    if sampling.plain and best >= 0:
+    if sampling.plain and best >= 0 and (constraint is None or constraint.allows(best)):
         return best
-    token = logits.drawn(row) if best >= 0 else None
+    allowed = constraint.allowed() if constraint else None
+    free = best >= 0 and allowed is None
+    token = logits.drawn(row) if free else None
     if token is None:
         recent = slot.tokens[-max(1, sampling.penalty_last_n) :]
         before = recent + [choice.token for choice in choices]
         position = len(slot.tokens) + len(choices)
-        candidates = logits.candidates(row) if best >= 0 else None
+        candidates = logits.candidates(row) if free else None
         if candidates is not None:
             token = choose_among(candidates, before, position, sampling)
         if token is None:
-            token = choose(logits.whole(row), before, position, sampling)
+            token = choose(logits.whole(row), before, position, sampling, allowed)
     return token

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.config import CardConfig, EngineConfig
+from engine.constraints import Constraints
 from engine.cuda_process import local_cards, take_card
 from engine.device_memory import STAGING_EXPERTS
 from engine.engine import Engine, EngineOptions
@@ -134,6 +135,7 @@ def engine_for(model: Model, config: EngineConfig) -> Engine:
             eos_ids=model.tokenizer.eos_ids,
             turn_ids=frozenset() if turn is None else frozenset({turn}),
         ),
+        Constraints(model.tokenizer, model.pipeline.vocab_size),
     )
 
 

@@ -46,6 +46,7 @@ class Tokenizer:
             for token in vocabulary.of_type(TokenType.CONTROL, TokenType.UNKNOWN)
             if token not in OUTPUT_TAGS
         )
+        self._control = frozenset(self.special.values())
         self._plain, self._parsing = _encoders(vocabulary, special)
 
     @classmethod
@@ -98,6 +99,10 @@ class Tokenizer:
     def stream(self, *, skip_special: bool = True) -> StreamDecoder:
         """A decoder for ids that come one at a time."""
         return StreamDecoder(lambda id: self._shown(id, skip_special))
+
+    def is_text(self, id: int) -> bool:
+        """False for control tokens, which no text becomes by itself."""
+        return id not in self._control
 
     def _shown(self, id: int, skip_special: bool) -> bytes:
         return b"" if skip_special and id in self._hidden else self.token_bytes(id)

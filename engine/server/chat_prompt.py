@@ -10,6 +10,7 @@ import msgspec
 
 from engine.errors import TemplateError
 from engine.output_parser import CALL, FUNCTION, THINK
+from engine.server.answer_form import AnswerForm, answer_form
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import bad_field
 from engine.server.text_model import TextModel
@@ -31,6 +32,8 @@ class ChatPrompt:
     thinking: bool
     tools: Sequence[Mapping[str, Any]] | None
     opening: str = ""
+    form: AnswerForm | None = None
+    """What the answer must be."""
 
 
 def chat_prompt(body: ChatBody, text: TextModel) -> ChatPrompt:
@@ -38,7 +41,8 @@ def chat_prompt(body: ChatBody, text: TextModel) -> ChatPrompt:
     tools = _tools(body)
     opening = _opening(body)
     settings = _settings(body)
-    if opening:
+    form = answer_form(body, text)
+    if opening or (form and form.think_end is None):
         # A forced call leaves no room to think first.
         settings["enable_thinking"] = False
     messages = _messages(body.messages)
@@ -47,7 +51,7 @@ def chat_prompt(body: ChatBody, text: TextModel) -> ChatPrompt:
     except TemplateError as error:
         raise bad_field("messages", error.message) from None
     ids = tuple(text.encode(prompt, parse_special=True))
-    return ChatPrompt(ids, prompt.rstrip().endswith(THINK), tools, opening)
+    return ChatPrompt(ids, prompt.rstrip().endswith(THINK), tools, opening, form)
 
 
 def _tools(body: ChatBody) -> list[dict[str, Any]] | None:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from engine.errors import RequestError
+from engine.messages import Keys
 from engine.output_parser import OutputParser
 from engine.server.bodies import (
     ChatBody,
@@ -54,7 +55,12 @@ class Endpoints:
         self._check_logprobs(logprobs, "logprobs")
         prompt: ChatPrompt = await run_in_threadpool(chat_prompt, body, self._text)
         parser = OutputParser(thinking=prompt.thinking, tools=prompt.tools)
-        generation = self._generate(body, prompt.ids, logprobs, parser, prompt.opening)
+        keys = self._keys(body, logprobs)
+        if prompt.form:
+            if not self._bridge.info.get("schemas"):
+                raise bad_field("response_format", "this engine holds answers to no schema")
+            keys = prompt.form.keys(keys, thinking=prompt.thinking)
+        generation = self._generate(body, prompt.ids, keys, parser, prompt.opening)
         format = ChatFormat(
             self._options.model_name,
             self._text,
@@ -75,7 +81,8 @@ class Endpoints:
         generations: list[Generation] = []
         try:
             for ids in prompts:
-                generations.append(self._generate(body, ids, body.logprobs, None))
+                keys = self._keys(body, body.logprobs)
+                generations.append(self._generate(body, ids, keys, None))
         except ApiError:
             for generation in generations:
                 generation.close()
@@ -126,16 +133,18 @@ class Endpoints:
         self,
         body: GenerationBody,
         ids: Sequence[int],
-        logprobs: int | None,
+        keys: Keys,
         parser: OutputParser | None,
         opening: str = "",
     ) -> Generation:
         context = self._bridge.max_context
         limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens)
-        keys = keys_of(body, self._options.sampling, logprobs)
         stops = stops_of(body)
         ticket = self._bridge.submit(ids, limit, keys)
         return Generation(self._bridge, ticket, self._text, stops, parser, opening)
+
+    def _keys(self, body: GenerationBody, logprobs: int | None) -> Keys:
+        return keys_of(body, self._options.sampling, logprobs)
 
     def _prompts(self, body: CompletionBody) -> list[list[int]]:
         prompt = body.prompt
@@ -186,9 +195,6 @@ class Endpoints:
 def _check_chat(body: ChatBody) -> None:
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_field("top_logprobs", "needs logprobs to be true")
-    kind = (body.response_format or {}).get("type", "text")
-    if kind != "text":
-        raise bad_field("response_format", f"type {kind!r} is not supported, only text")
 
 
 def _check_completion(body: CompletionBody) -> None:

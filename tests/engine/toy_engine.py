@@ -2,8 +2,8 @@
 
 Moods: `ends` (token 58 ends an answer), `nan` (token 59 makes its row's logits NaN), `broken`
 (token 60 fails its window), `slow` (token 60 sleeps for a minute), `trace` (a log line for each
-admission), `experts` (some lie elsewhere), `refused` (the model cannot be loaded),
-`gate=FD` (every window first takes a byte from the file descriptor).
+admission), `experts` (some lie elsewhere), `words` (its tokens are JSON's), `refused` (the model
+cannot be loaded), `gate=FD` (every window first takes a byte from the file descriptor).
 """
 
 import os
@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable
 
+from engine.constraints import Constraints
 from engine.engine import Engine, EngineOptions
 from engine.errors import ModelFileError
 from engine.logits import HostLogits
 from engine.process import Loaded, run_process
 from engine.window import Window
-from tests.engine.toy_pipeline import ToyPipeline
+from tests.engine.toy_pipeline import VOCAB, ToyPipeline
+from tests.engine.toy_words import ToyWords
 
 CONTEXT = 400
 EOS = 58
@@ -55,7 +57,8 @@ def load(moods: set[str]) -> Loaded:
         spec=3,
         checkpoint_every=0,
     )
-    engine = Engine(Moody(moods), options)
+    constraints = Constraints(ToyWords(), VOCAB) if "words" in moods else None
+    engine = Engine(Moody(moods), options, constraints)
 
     def experts() -> tuple[int, int]:
         return 3 * engine.work.windows, engine.work.windows

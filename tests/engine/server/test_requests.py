@@ -56,7 +56,10 @@ def error_of(response: httpx.Response, status: int) -> dict:
         ("tools", [{"type": "function"}]),
         ("tool_choice", "required"),
         ("tool_choice", "sometimes"),
-        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "xml"}),
+        ("response_format", {"type": "json_schema"}),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}),
+        ("response_format", {"type": "json_object"}),  # this engine cannot
         ("reasoning_effort", "extreme"),
     ],
 )

@@ -1,10 +1,14 @@
 """The server before the real engine process, on the toy model."""
 
+import json
 import random
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
 
 import httpx
+from pydantic import BaseModel
 
 from engine.engine import EngineOptions
 from engine.generation import generate
@@ -12,6 +16,7 @@ from tests.engine.server.byte_text import ByteText
 from tests.engine.server.harness import Running, running
 from tests.engine.toy_engine import EOS
 from tests.engine.toy_pipeline import ToyPipeline
+from tests.engine.toy_words import ToyWords
 
 
 class ToyText(ByteText):
@@ -20,6 +25,30 @@ class ToyText(ByteText):
 
 def toy(*moods: str) -> dict:
     return {"command": (sys.executable, "-m", "tests.engine.toy_engine", *moods), "text": ToyText()}
+
+
+class JsonDecoder:
+    def push(self, id: int) -> str:
+        return ToyWords.texts[id] if id < len(ToyWords.texts) else ""
+
+    def finish(self) -> str:
+        return ""
+
+
+class JsonText(ToyWords):
+    """`ToyWords` as a server's text model; a prompt is read letter by letter."""
+
+    def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
+        return [ord(char) % 30 for char in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(self.stream().push, ids))
+
+    def stream(self) -> JsonDecoder:
+        return JsonDecoder()
+
+    def render(self, messages: Sequence[Any], tools: object, settings: object) -> str:
+        return str(messages[-1]["content"])
 
 
 def ask(run: Running, ids: list[int], **more: object) -> httpx.Response:
@@ -68,6 +97,32 @@ def test_sampled_answers_depend_on_their_seed_only() -> None:
             for seed in (1, 2, 1)
         ]
         assert texts[0] == texts[2] != texts[1]
+
+
+class Weather(BaseModel):
+    city: Literal["rome", "oslo"]
+    rain: bool
+
+
+def test_an_answer_of_a_given_form() -> None:
+    """By the client's own parser, alone and beside others."""
+    with running(**{**toy("ends", "words"), "text": JsonText()}) as run:
+        parse = run.client().chat.completions.parse
+
+        def asked(number: int) -> Weather | None:
+            messages: Any = [{"role": "user", "content": f"city {number}"}]
+            more = {"temperature": 1.0, "seed": 5, "max_tokens": 80}
+            answer = parse(model="toy", messages=messages, response_format=Weather, **more)
+            assert answer.choices[0].finish_reason == "stop"
+            return answer.choices[0].message.parsed
+
+        with ThreadPoolExecutor(8) as clients:
+            together = list(clients.map(asked, range(8)))
+        assert together[:2] == [asked(0), asked(1)]
+        assert len({str(one) for one in together}) > 1
+        free = run.chat("x", max_tokens=200, response_format={"type": "json_object"}, seed=1).json()
+        if free["choices"][0]["finish_reason"] == "stop":
+            assert isinstance(json.loads(free["choices"][0]["message"]["content"]), dict)
 
 
 def test_a_window_that_breaks_is_named_and_the_next_request_works() -> None:

@@ -1,0 +1,141 @@
+"""Answers that keep to a schema: the same ones with drafts, in slots and alone."""
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine import messages
+from engine.constraints import Constraints, Form, fault_of
+from engine.desk import Desk
+from engine.engine import Engine, EngineOptions
+from engine.errors import RequestError
+from engine.request import Request
+from engine.sampler import choose
+from engine.sampling import Sampling
+from tests.engine.engine_driver import Answer, run
+from tests.engine.toy_pipeline import VOCAB, ToyPipeline, toy_logits
+from tests.engine.toy_words import EOS, ToyWords
+
+THOUGHT = 59
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer", "minimum": 0, "maximum": 999},
+            "b": {"type": "array", "items": {"enum": ["x", "yy"]}, "maxItems": 3},
+            "c": {"type": "boolean"},
+        },
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+)
+WAYS = (
+    Sampling(),
+    Sampling(penalty_repeat=1.2),
+    Sampling(temperature=0.9, seed=7),
+    Sampling(temperature=1.1, top_k=6, top_p=0.9, seed=3),
+)
+
+
+def constraints() -> Constraints:
+    return Constraints(ToyWords(), VOCAB)
+
+
+def engine(**options: Any) -> Engine:
+    pipeline = ToyPipeline(slots=4, max_context=300, accuracy=0.8)
+    eos = frozenset({EOS})
+    return Engine(pipeline, EngineOptions(eos_ids=eos, chunk=16, **options), constraints())
+
+
+def by_definition(prompt: tuple[int, ...], form: Form, sampling: Sampling) -> list[int]:
+    """One row after another: what is forbidden is left out, the others are chosen from as ever."""
+    tokens, constraint = list(prompt), constraints().make(form)
+    while tokens[-1] != EOS:
+        allowed = constraint.allowed()
+        tokens.append(choose(toy_logits(tokens), tokens, len(tokens), sampling, allowed))
+        constraint.take(tokens[-1])
+    return tokens[len(prompt) :]
+
+
+def text_of(tokens: list[int]) -> str:
+    return "".join(ToyWords.texts[token] for token in tokens if token < len(ToyWords.texts))
+
+
+@pytest.mark.parametrize("spec", [1, 4])
+def test_answers_fit_and_do_not_depend_on_drafts_or_neighbours(spec: int) -> None:
+    prompts = [(1 + number, 9, 4) for number in range(len(WAYS))]
+    form = Form(SCHEMA)
+    free = Request(id="free", tokens=(5, 6), max_new=30)
+    requests = [
+        Request(id=str(index), tokens=prompt, max_new=150, sampling=way, form=form)
+        for index, (prompt, way) in enumerate(zip(prompts, WAYS, strict=True))
+    ]
+    found = run(engine(spec=spec), *requests[:3], free) | run(engine(spec=spec), *requests[3:])
+    for request in requests:
+        answer = found[request.id]
+        assert answer.tokens == by_definition(request.tokens, form, request.sampling)
+        assert answer.tokens[-1] == EOS
+        value = json.loads(text_of(answer.tokens))
+        assert 0 <= value["a"] <= 999
+        assert set(value["b"]) <= {"x", "yy"}
+    assert found["free"].tokens == run(engine(), free)["free"].tokens
+    if spec > 1:
+        assert sum(_offered(answer) for answer in found.values()) > 20
+
+
+def _offered(answer: Answer) -> int:
+    assert answer.end is not None
+    return answer.end.offered
+
+
+def test_a_model_that_thinks_first_is_free_until_it_is_done() -> None:
+    form = Form(SCHEMA, after=THOUGHT)
+    sampling = Sampling(temperature=2.0, seed=3)
+    request = Request(id="r", tokens=(3, 3), max_new=280, sampling=sampling, form=form)
+    tokens = run(engine(), request)["r"].tokens
+    assert tokens == by_definition((3, 3), form, sampling)
+    end = tokens.index(THOUGHT)
+    assert end > 0
+    json.loads(text_of(tokens[end + 1 :]))
+
+
+def test_nothing_allowed_is_an_error_of_that_request() -> None:
+    with pytest.raises(RequestError, match="no token may stand at position 4"):
+        choose(np.zeros(VOCAB, np.float32), [1], 4, Sampling(), np.zeros(VOCAB, bool))
+
+
+def test_a_schema_that_fails_late_ends_its_request_alone() -> None:
+    bad = Request(id="bad", tokens=(1,), max_new=9, form=Form('{"type": "objekt"}'))
+    good = Request(id="good", tokens=(2,), max_new=9)
+    found = run(engine(), bad, good)
+    assert found["bad"].end is not None
+    assert (found["bad"].end.finish, found["bad"].tokens) == ("error", [])
+    assert "objekt" in found["bad"].end.error
+    assert len(found["good"].tokens) > 0
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [("[1", "no JSON"), ('{"type": "objekt"}', "objekt"), ('{"$ref": "#/x"}', "/x")],
+)
+def test_faults_are_named(schema: str, why: str) -> None:
+    assert why in fault_of(schema)
+    assert fault_of(SCHEMA) == ""
+
+
+def test_the_schema_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[messages.Event] = []
+    one = engine()
+    desk = Desk(one, lines.append, lambda: 0.0)
+    word = base64.urlsafe_b64encode(SCHEMA.encode()).decode()
+    desk.handle(messages.Gen(150, (1, 9, 4), messages.Keys(schema=word), "r"))
+    while one.busy:
+        desk.tell(one.step())
+    tokens = [line.id for line in lines if isinstance(line, messages.Token)]
+    assert tokens == by_definition((1, 9, 4), Form(SCHEMA), Sampling())
+    one.constraints = None
+    desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(schema=word), "r"))
+    assert isinstance(lines[-1], messages.Failed)
