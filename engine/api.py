@@ -22,7 +22,7 @@ from engine.logits import whole_rows
 from engine.model_source import open_model
 from engine.models.config import ModelConfig
 from engine.models.loader import load_weights
-from engine.models.pipeline import DevicePipeline
+from engine.models.pipeline import LONGEST, DevicePipeline
 from engine.models.residency import Residency, Stores
 from engine.models.state import StateShape
 from engine.ops import Ops, ops_for
@@ -141,6 +141,7 @@ def load(
     slots: int = 4,
     max_context: int | None = None,
     spec: int = 4,
+    longest: int = LONGEST,
     pooled_norm: bool = False,
     table_place: TablePlace = "vram",
     residency: Residency | None = None,
@@ -153,8 +154,9 @@ def load(
 
     `draft_vocab`: which tokens may be drafted, a name or a file (`engine/draft_vocabulary.py`).
     `spec`: most rows of one slot in a decode window, its token and drafts; 1 leaves the draft layer
-    out. The first load on a machine compiles the operators, which takes about a minute; later ones
-    find them in `__pycache__`. `residency` leaves routed experts in host memory. `ops` replaces the
+    out. `longest`: most rows of a window, as far as a GPU's kernels are compiled here. The first
+    load on a machine compiles the operators, which takes about a minute; later ones find them in
+    `__pycache__`. `residency` leaves routed experts in host memory. `ops` replaces the
     device's operators (for tests). `progress` hears of every block that is loaded, `kernels` of
     every kernel that is compiled for a GPU, and of how many. Raises StrataError with a hint.
     """
@@ -191,7 +193,9 @@ def load(
         max(0, spec - 1),
     )
     draft_config = draft_from[1] if draft_from else config
-    pipeline = DevicePipeline(weights, config, draft_config, shape, ops, pooled_norm=pooled_norm)
+    pipeline = DevicePipeline(
+        weights, config, draft_config, shape, ops, pooled_norm=pooled_norm, longest=longest
+    )
     pipeline.warm_up(kernels)
     return Model(config, tokenizer, pipeline, spec, stores)
 

@@ -65,6 +65,7 @@ def load_planned(
         slots=slots or config.slots,
         max_context=config.max_context,
         spec=spec or config.spec,
+        longest=config.prefill,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,
         residency=None if config.card is None else _residency(config.card),

@@ -12,14 +12,23 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from typing import Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 
-from engine.kernels import dependent, linear
+from engine.kernels import dependent
+from engine.kernels.compile_ahead import Job, listed
+from engine.kernels.ops import kernel_ops
+from engine.models import pipeline as pipelines
+from engine.models.config import ModelConfig
+from engine.models.loader import load_weights
+from engine.models.pipeline import DevicePipeline
+from engine.models.runner import EagerRunner
+from engine.models.state import StateShape
+from engine.rows import rows_of
+from engine.synthetic import open_synthetic
 
 TARGET = GPUTarget("cuda", 90, 32)
 SPECS = (
@@ -47,30 +56,24 @@ class NoDriver:
 def as_on_a_card() -> None:
     """Tensors of this process, which lie in host memory, are taken for a card's."""
     triton.runtime.driver.set_active(NoDriver())
-    linear.assembly = lambda tensor: True
-    options = {"PDL": True, "enable_fp_fusion": False, "launch_pdl": True}
-    dependent.launch_options = lambda tensor: dict(options)
+    torch.Tensor.is_cuda = property(lambda tensor: True)  # type: ignore[assignment]
+    dependent._has_dependent_launch = lambda device: True  # type: ignore[assignment]
 
 
-def jobs_of(spec: str, rows: list[int], prompts: list[int]) -> list[Any]:
-    """All kernels that such windows of the model launch."""
-    from engine.kernels.compile_ahead import listed
-    from engine.kernels.ops import kernel_ops
-    from engine.models.config import ModelConfig
-    from engine.models.loader import load_weights
-    from engine.models.runner import EagerRunner
-    from engine.models.state import StateShape
-    from engine.models.trunk import Trunk
-    from engine.rows import rows_of
-    from engine.synthetic import open_synthetic
-
+def pipeline_of(spec: str, slots: int, longest: int) -> DevicePipeline:
+    """The model as on a card, to be asked for what it launches."""
+    pipelines.recorder_for = lambda device: object()  # type: ignore[assignment]
     gguf = open_synthetic(spec)
     config, ops = ModelConfig.from_gguf(gguf), kernel_ops("cpu")
-    weights = load_weights(gguf, config, ops, float_activations=False, drafts=False)
-    shape = StateShape(slots=max(rows), context=2048, kv="int8", drafts=3)
-    table = ops.rotary_table(2048, config.attention.rotary, config.attention.freq_base)
-    trunk = Trunk(weights, config, shape, ops, table)
-    eager = EagerRunner(trunk, "cpu", hyper=config.hyper_streams > 0, drafts=False)
+    weights = load_weights(gguf, config, ops, float_activations=False, drafts=True)
+    shape = StateShape(slots=slots, context=2048, kv="int8", drafts=3 if weights.draft else 0)
+    return DevicePipeline(weights, config, config, shape, ops, longest=longest)
+
+
+def jobs_of(spec: str, rows: list[int], prompts: list[int]) -> list[Job]:
+    """All kernels that such windows of the model launch; without any, all that serving does."""
+    pipeline = pipeline_of(spec, max([4, *rows]), max([1024, *prompts]))
+    eager = EagerRunner(pipeline.trunk, "cpu", hyper=False, drafts=False)
 
     def run() -> None:
         windows = [[(slot, 0, 1, 1) for slot in range(count)] for count in rows]
@@ -78,13 +81,13 @@ def jobs_of(spec: str, rows: list[int], prompts: list[int]) -> list[Any]:
         for spans in windows:
             made = rows_of(spans)
             _, hidden = eager.compute(torch.zeros(made.count, dtype=torch.int64), made, [0])
-            trunk.logits(hidden)
-            trunk.commit(made)
+            pipeline.trunk.logits(hidden)
+            pipeline.trunk.commit(made)
 
-    return listed(run)
+    return listed(run if rows or prompts else pipeline.launches)
 
 
-def told(job: Any, ir: bool) -> str:
+def told(job: Job, ir: bool) -> str:
     """Compiles one kernel; a line about it."""
     source, backend = job.source(), make_backend(TARGET)
     options = backend.parse_options(job.options)
@@ -117,7 +120,9 @@ def main() -> int:
     as_on_a_card()
     failed = 0
     for spec in asked.spec:
-        rows, prompts = ([int(n) for n in text.split(",")] for text in (asked.rows, asked.prompt))
+        rows, prompts = (
+            [int(n) for n in text.split(",") if n] for text in (asked.rows, asked.prompt)
+        )
         jobs = [job for job in jobs_of(spec, rows, prompts) if asked.only in job.name]
         print(f"Triton {triton.__version__}, {spec}: {len(jobs)} kernels", flush=True)
         for job in jobs:

@@ -222,7 +222,7 @@ def store_gated(
 
 
 @triton.jit(
-    do_not_specialize=["context", "budget", "room", "groups"],
+    do_not_specialize=["first_row", "context", "budget", "room", "groups"],
     do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def whole_kernel(
@@ -290,7 +290,7 @@ def whole_kernel(
 
 
 @triton.jit(
-    do_not_specialize=["budget", "room", "groups"],
+    do_not_specialize=["first_row", "budget", "room", "groups"],
     do_not_specialize_on_alignment=["POSITIONS"],
 )
 def combine_kernel(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import os
 import pickle
 import signal
@@ -25,7 +24,6 @@ from operator import attrgetter
 from typing import Any, BinaryIO
 
 import triton
-from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key, get_cache_manager
@@ -80,42 +78,39 @@ def compile_ahead(
 
 def listed(run: Callable[[], None]) -> list[Job]:
     """The kernels that `run` would launch and this process has not compiled, each once."""
-    found: dict[tuple[str, str, str], Job] = {}
-
-    def note(*, key: Any, fn: Any, compile: dict[str, Any], **_: Any) -> bool:
-        told = json.loads(compile["specialization_data"])["options"]
-        options = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-        (attributes,) = compile["configs"]
-        kernel = fn.jit_function.fn
-        found.setdefault(
-            (fn.module, kernel.__qualname__, str(key)),
-            Job(
-                fn.module, kernel.__qualname__, compile["signature"], compile["constants"],
-                attributes, options,
-            ),
-        )  # fmt: skip
-        return True
-
-    with _not_launching(note):
+    found: list[Job] = []
+    with _not_launching(found.append):
         run()
-    return list(found.values())
+    return found
 
 
 @contextmanager
-def _not_launching(hook: Callable[..., bool]) -> Iterator[None]:
-    """Launches only look whether they are compiled; the hook hears of those that are not."""
-    launch, before = JITFunction.run, knobs.runtime.jit_cache_hook
+def _not_launching(note: Callable[[Job], None]) -> Iterator[None]:
+    """Launches only look whether they are compiled; `note` hears once of each that is not."""
+    launch, compiled = JITFunction.run, JITFunction._do_compile
+    noted: list[tuple[dict[Any, Any], Any]] = []
 
-    def looked_up(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-        return launch(self, *args, grid=grid, warmup=True, **options)
+    def looked_up(self: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        launch(self, *args, grid=grid, warmup=True, **options)
 
-    JITFunction.run = looked_up
-    knobs.runtime.jit_cache_hook = hook
+    def not_compiled(
+        self: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any,
+        attributes: Any, warmup: bool,
+    ) -> object:  # fmt: skip
+        name = self.fn.__qualname__
+        note(Job(self.module, name, signature, constants, attributes, dict(options.__dict__)))
+        cache = self.device_caches[device][0]
+        noted.append((cache, key))
+        cache[key] = noted  # the next such launch finds something, and has nothing to tell
+        return noted
+
+    JITFunction.run, JITFunction._do_compile = looked_up, not_compiled
     try:
         yield
     finally:
-        JITFunction.run = launch
-        knobs.runtime.jit_cache_hook = before
+        JITFunction.run, JITFunction._do_compile = launch, compiled
+        for cache, key in noted:
+            del cache[key]
 
 
 def _is_missing(job: Job, target: GPUTarget) -> bool:

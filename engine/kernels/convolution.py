@@ -91,7 +91,7 @@ def keep_last(X, PAST, c, live, x_row, count, start, length, channels, KEPT: tl.
     tl.store(PAST + (start + last) % length * channels + c, value, mask=keep)
 
 
-@triton.jit(do_not_specialize=["spans"])
+@triton.jit(do_not_specialize=["spans"], do_not_specialize_on_alignment=["SPANS"])
 def convolve(
     X, RING, WEIGHT, SPANS, OUT, spans,
     TAPS: tl.constexpr, DILATION: tl.constexpr, LENGTH: tl.constexpr, N: tl.constexpr,

@@ -204,7 +204,7 @@ def _gated(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def gated(G, U, OUT, count, B: tl.constexpr, PDL: tl.constexpr):
     """OUT = silu(G) * U."""
     announce(PDL)

@@ -97,7 +97,7 @@ def put(BLOCKS, PAIRS, expert, at, rank, start, of_all, live, SIZE: tl.constexpr
     tl.store(PAIRS + block[:, None] * SIZE + place, none, mask=rest)
 
 
-@triton.jit(do_not_specialize=["pairs", "most"])
+@triton.jit(do_not_specialize=["pairs", "most"], do_not_specialize_on_alignment=["PAIRS"])
 def place_few(EXPERTS, COUNTS, BLOCKS, PAIRS, pairs, most, SIZE: tl.constexpr,
               POWER: tl.constexpr, B: tl.constexpr, OTHERS: tl.constexpr,
               PDL: tl.constexpr):  # fmt: skip
@@ -159,7 +159,7 @@ def first_blocks(COUNTS, BLOCKS, most, chunks, SIZE: tl.constexpr, POWER: tl.con
         tl.store(BLOCKS + at, -1, mask=(at >= tl.sum(blocks, axis=0)) & (at < most))
 
 
-@triton.jit(do_not_specialize=["pairs", "chunks"])
+@triton.jit(do_not_specialize=["pairs", "chunks"], do_not_specialize_on_alignment=["PAIRS"])
 def place_pairs(EXPERTS, COUNTS, BLOCKS, PAIRS, pairs, chunks, SIZE: tl.constexpr,
                 POWER: tl.constexpr, CHUNK: tl.constexpr, B: tl.constexpr, OTHERS: tl.constexpr,
                 PDL: tl.constexpr):  # fmt: skip

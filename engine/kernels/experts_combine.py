@@ -40,7 +40,9 @@ def combine_into(
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["width"])
+@triton.jit(
+    do_not_specialize=["width"], do_not_specialize_on_alignment=["STREAMS", "SHARES", "SCALAR"]
+)
 def combine(RESIDUAL, STREAMS, ROUTED, SHARES, SHARED, SCALAR, width, USED: tl.constexpr,
             COUNT: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """As `combine_into`. Grid (outputs / B, rows). COUNT: streams, or 0."""

@@ -219,7 +219,7 @@ _GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "progra
             "shared_programs", "shared_count", "blocks", "index", "out_step"]  # fmt: skip
 
 
-@triton.jit(do_not_specialize=_GATE_UP)
+@triton.jit(do_not_specialize=_GATE_UP, do_not_specialize_on_alignment=["PAIRS"])
 def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
             gate_apart, up_apart, rows, step, quads, groups, programs, count, shared_programs,
             shared_count, blocks, index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr,
@@ -308,7 +308,7 @@ _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "s
          "tiles", "width", "blocks", "index"]  # fmt: skip
 
 
-@triton.jit(do_not_specialize=_DOWN)
+@triton.jit(do_not_specialize=_DOWN, do_not_specialize_on_alignment=["PAIRS"])
 def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
          step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index,
          FORM: tl.constexpr, SHARED_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,

@@ -95,7 +95,7 @@ def delta_mixer(
         conv, ring, decay, bias, ring.shape[1], rows.spans, *kept, spans,
         SCALE=keys**-0.5, KH=config.key_heads, K=keys, TAPS=conv.shape[1],
         KEPT=triton.next_power_of_2(ring.shape[1]), HEADS=triton.next_power_of_2(heads),
-        CAPACITY=capacity(rows) if long else 16, SHARED=long,
+        CAPACITY=capacity(rows) if long else 0, SHARED=long,
         R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), **shape,
     )  # fmt: skip
     _walk(kept, out.values, state, config, rows)
@@ -146,7 +146,10 @@ def _zero(device: torch.device) -> torch.Tensor:
     return torch.zeros(1, device=device)
 
 
-@triton.jit(do_not_specialize=["qkv_row", "alpha_row", "beta_row", "length", "spans"])
+@triton.jit(
+    do_not_specialize=["qkv_row", "alpha_row", "beta_row", "length", "spans"],
+    do_not_specialize_on_alignment=["ALPHA", "BETA", "SPANS"],
+)
 def arrange(
     QKV, qkv_row, ALPHA, alpha_row, BETA, beta_row, CONV, RING, DECAY, BIAS, length, SPANS, ROWS,
     GATES, spans,
@@ -209,7 +212,7 @@ def arrange(
             keep_last(x_at, past, c, exists, qkv_row, count, start, length, CHANNELS, KEPT)
 
 
-@triton.jit(do_not_specialize=["one"])
+@triton.jit(do_not_specialize=["one"], do_not_specialize_on_alignment=["SPANS"])
 def walk_spans(
     ROWS, GATES, OUT, STATE, SPANS, ZERO, one,
     KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, M: tl.constexpr,

@@ -233,7 +233,7 @@ def tell(BEST, SUMS, TOKENS, TOLD, tiles, B: tl.constexpr, PDL: tl.constexpr):
     tl.store(TOLD + row * 2 + 1, tl.sum(sums, axis=0))
 
 
-@triton.jit(do_not_specialize=["width"])
+@triton.jit(do_not_specialize=["width"], do_not_specialize_on_alignment=["PLACES"])
 def copy_rows(
     SOURCE, TARGET, PLACES, width, SPREAD: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr
 ):

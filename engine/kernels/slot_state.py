@@ -58,6 +58,13 @@ class SlotState:
         self._pool = BufferPool(4 * self._words, tensors[0].device)
         self._grid = (triton.cdiv(max(words), WORDS), len(tensors))
 
+    def launches(self) -> None:
+        """All that there are."""
+        self.clear(0)
+        flat = torch.empty(self._words, dtype=torch.int32, device=self._places.device)
+        for restore in (False, True):
+            self._move(0, flat, restore=restore)
+
     def clear(self, slot: int) -> None:
         """Zeroes."""
         options = launch_options(self._places)

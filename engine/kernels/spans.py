@@ -50,5 +50,5 @@ def shares(rows: Rows, count: int, tile: int) -> int:
 
 
 def capacity(rows: Rows) -> int:
-    """The power of two of spans that `share_of` looks at."""
-    return max(16, 1 << (rows.spans.shape[0] - 1).bit_length())
+    """The power of two of spans that `share_of` looks at: few differ, since each is a kernel."""
+    return max(32, 1 << (rows.spans.shape[0] - 1).bit_length())

@@ -10,7 +10,7 @@ import torch
 
 from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
-from engine.models.runner import Outcome, Progress
+from engine.models.runner import Outcome
 from engine.models.state import StateShape
 from engine.models.words import SpanRows
 from engine.pipeline import DraftAsk
@@ -48,7 +48,7 @@ class Drafting:
         self._hiddens = torch.zeros(shape.slots, config.width, device=device)
         self._seats = [_Seat() for _ in range(shape.slots)]
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self) -> None:
         """Does once what the first drafts would have to wait for."""
 
     @property

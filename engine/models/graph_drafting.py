@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.kernels.compile_ahead import compile_ahead
 from engine.kernels.sampling import Chooser, rows_at, spread_rows
 from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
 from engine.models.drafting import Drafting, values_of
-from engine.models.graphs import LADDER, Graph, Recorder, graph_rows
-from engine.models.runner import Outcome, Progress
+from engine.models.graphs import LADDER, Graph, Recorder, graph_rows, long_windows
+from engine.models.runner import Outcome
 from engine.models.state import StateShape
 from engine.models.words import Words
 from engine.pipeline import DraftAsk
+from engine.rows import Rows, rows_of
 from engine.sampler import ONE
 from engine.window import Verdict, Window
 
@@ -53,31 +53,37 @@ class GraphDrafting(Drafting):
         device: str,
         recorder: Recorder,
         windows: Callable[[], Iterator[Outcome]],
+        longest: int,
     ) -> None:
-        """`windows`: what the graphs of windows leave behind; the last slot is a spare one."""
+        """`windows`: what the graphs of windows leave behind; the last slot is a spare one.
+        longest: rows of the longest window."""
         super().__init__(drafter, config, shape, device)
         self._recorder = recorder
         self._windows = windows
+        self._longest = longest
         self._drafts = shape.drafts
         self._spare = shape.slots - 1
         self._chooser = Chooser(LADDER[-1], drafter.columns, device)
         self._feeds: dict[int, _Feed] = {}
         self._chains: dict[tuple[int, int], _Chain] = {}
 
-    def prepare(self, progress: Progress) -> None:
+    def launches(self) -> None:
+        """All that feeding the layer and asking it launches, once each."""
+        for size in LADDER:
+            words = Words(size, self._spare, self._device)
+            residual = self.last.new_empty(size, *self.last.shape[1:])
+            self._fed(residual, words.ids, words.rows, words.rows.slots)
+            told = torch.empty(2, size, 2, dtype=torch.int64, pin_memory=self._device != "cpu")
+            self._chained([words], told, words.ids.clone())
+        for rows in long_windows(self._longest):
+            residual = self.last.new_empty(rows, *self.last.shape[1:])
+            ids = torch.zeros(rows, dtype=torch.int64, device=self._device)
+            made = rows_of([(self._spare, 0, rows, rows)], self._device)
+            self._drafter.forward(residual, ids, made)
+
+    def prepare(self) -> None:
         """Makes the graphs behind those of windows, and of chains of as many drafts as are made."""
-        windows = list(self._windows())
-
-        def launches() -> None:
-            for found in windows:
-                assert found.words is not None
-                self._fed(found, found.words.ids, found.words.rows.slots)
-                size = found.words.count
-                told = torch.empty(2, size, 2, dtype=torch.int64, pin_memory=self._device != "cpu")
-                self._chained([found.words], told, found.words.ids.clone())
-
-        compile_ahead(launches, progress=progress)
-        for found in windows:
+        for found in self._windows():
             self._feed_graph(found)
         for size in LADDER:
             if size <= (graph_rows(self._spare) or LADDER[-1]):
@@ -138,7 +144,7 @@ class GraphDrafting(Drafting):
 
     def _feed_graph(self, found: Outcome) -> _Feed:
         assert found.words is not None
-        size = found.words.count
+        size, rows = found.words.count, found.words.rows
         if size not in self._feeds:
             host = torch.zeros(3 * size, dtype=torch.int32, pin_memory=self._device != "cpu")
             host[2 * size :] = -1
@@ -146,22 +152,24 @@ class GraphDrafting(Drafting):
 
             def feed() -> tuple[()]:
                 there.copy_(host, non_blocking=True)
-                self._fed(found, there[: 2 * size].view(torch.int64), there[2 * size :])
+                follow = there[: 2 * size].view(torch.int64)
+                self._fed(found.residual, follow, rows, there[2 * size :])
                 return ()
 
             graph, _ = self._recorder.record(feed)
             self._feeds[size] = _Feed(host[: 2 * size], host[2 * size :], graph)
         return self._feeds[size]
 
-    def _fed(self, found: Outcome, follow: torch.Tensor, keep: torch.Tensor) -> None:
-        assert found.words is not None
-        after, hidden = self._drafter.forward(found.residual, follow, found.words.rows)
-        for rows, slots in (
-            (found.residual, self.last),
+    def _fed(
+        self, residual: torch.Tensor, follow: torch.Tensor, rows: Rows, keep: torch.Tensor
+    ) -> None:
+        after, hidden = self._drafter.forward(residual, follow, rows)
+        for made, slots in (
+            (residual, self.last),
             (after, self._residuals),
             (values_of(hidden), self._hiddens),
         ):
-            spread_rows(rows, slots, keep)
+            spread_rows(made, slots, keep)
 
     def _chain(self, size: int, steps: int) -> _Chain:
         if (size, steps) not in self._chains:

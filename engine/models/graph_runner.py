@@ -9,19 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.kernels.compile_ahead import compile_ahead
 from engine.kernels.sampling import Chooser
 from engine.logits import CANDIDATES, WIDE, HostLogits
 from engine.models.asks import Ask
 from engine.models.device_logits import DeviceLogits
-from engine.models.graphs import LADDER, Graph, Recorder, graph_rows
-from engine.models.runner import EagerRunner, Outcome, Progress
+from engine.models.graphs import LADDER, Graph, Recorder, graph_rows, long_windows
+from engine.models.runner import EagerRunner, Outcome
 from engine.models.words import SpanRows, Words
 from engine.rows import Rows, rows_of
 from engine.sampling import Sampling
-
-LONG = (LADDER[-1] + 1, 256)
-"""Rows of long windows whose kernels are compiled at the start."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,23 +41,22 @@ class GraphRunner:
 
     A graph serves every window with as many rows or fewer, whoever they belong to. It computes the
     logits of all its rows, since the head's weights are read once for all of them. `spare` is a
-    slot of the state that no conversation has.
+    slot of the state that no conversation has, `longest` the rows of the longest window.
     """
 
-    def __init__(self, eager: EagerRunner, recorder: Recorder, spare: int) -> None:
+    def __init__(self, eager: EagerRunner, recorder: Recorder, spare: int, longest: int) -> None:
         self._eager = eager
         self._trunk = eager.trunk
         self._device = eager.device
         self._spare = spare
+        self._longest = longest
         self._graphs: dict[int, WindowGraph] = {}
         self._last: WindowGraph | None = None
         self._recorder = recorder
         self._chooser = Chooser(LADDER[-1], self._trunk.vocab_size, self._device)
 
-    def prepare(self, progress: Progress) -> None:
-        """Compiles every kernel, then captures every graph, the largest first: the others find
-        memory that it gave back."""
-        compile_ahead(self._launches, progress=progress)
+    def prepare(self) -> None:
+        """Captures every graph, the largest first: the others find memory that it gave back."""
         for size in reversed(LADDER):
             self._graph(size)
 
@@ -114,8 +109,8 @@ class GraphRunner:
         found = DeviceLogits(logits, chooser, range(len(wanted)), asks)
         return Outcome(residual, found)
 
-    def _launches(self) -> None:
-        """All that graphs, choices and long windows launch."""
+    def launches(self) -> None:
+        """All that graphs, choices and long windows launch, once each."""
         for size in LADDER:
             words = Words(size, self._spare, self._device)
             _, hidden = self._eager.compute(words.ids, words.rows)
@@ -124,9 +119,15 @@ class GraphRunner:
             self._chooser.find_best(logits)
             for most in (CANDIDATES, WIDE):
                 self._chooser.ask(logits, [Ask(0, 1, Sampling(temperature=1.0)).words], most)
-        for rows in LONG:
+        # Rows and spans; see also `engine.kernels.spans.capacity`.
+        shapes = [(rows, 1) for rows in long_windows(self._longest)]
+        shapes += [(LADDER[-1] + count, count) for count in range(33, self._spare + 1, 32)]
+        for rows, count in shapes:
+            last = rows - count + 1
+            spans = [(slot, 0, 1, 1) for slot in range(count - 1)]
+            made = rows_of([*spans, (self._spare, 0, last, last)], self._device)
             ids = torch.zeros(rows, dtype=torch.int64, device=self._device)
-            self._eager.compute(ids, rows_of([(self._spare, 0, rows, rows)], self._device), [0])
+            self._eager.compute(ids, made, [0])
 
     def _graph(self, size: int) -> WindowGraph:
         if size not in self._graphs:

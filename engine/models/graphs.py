@@ -19,6 +19,17 @@ def graph_rows(rows: int) -> int:
     return LADDER[step] if step < len(LADDER) else 0
 
 
+def long_windows(longest: int) -> list[int]:
+    """Rows of windows without a graph that launch whatever those of up to `longest` rows launch.
+
+    Kernels change with the number of rows, each at a few numbers, and not back again."""
+    rows, found = LADDER[-1] + 1, []
+    while rows < longest:
+        found.append(rows)
+        rows = 1 << rows.bit_length()
+    return [*found, longest] if longest > LADDER[-1] else []
+
+
 Tensors = tuple[torch.Tensor, ...]
 
 

@@ -12,7 +12,7 @@ from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
 from engine.models.drafting import Drafting
 from engine.models.graphs import recorder_for
-from engine.models.runner import EagerRunner, Outcome, Progress, Runner
+from engine.models.runner import EagerRunner, Outcome, Runner
 from engine.models.state import EagerState, StateShape
 from engine.models.trunk import Trunk
 from engine.models.weights import ModelWeights
@@ -20,6 +20,9 @@ from engine.models.words import SpanRows
 from engine.ops import Ops
 from engine.pipeline import Checkpoint, DraftAsk
 from engine.window import Span, Verdict, Window
+
+LONGEST = 1024
+"""Rows of a window."""
 
 
 class DevicePipeline:
@@ -34,7 +37,9 @@ class DevicePipeline:
         ops: Ops,
         *,
         pooled_norm: bool = False,
+        longest: int = LONGEST,
     ) -> None:
+        """longest: rows of the longest window whose kernels `warm_up` compiles."""
         self.slots = shape.slots
         recorder = recorder_for(ops.device)
         if recorder:  # one slot more, for rows of graphs that belong to nobody
@@ -57,16 +62,20 @@ class DevicePipeline:
         self._runner: Runner = eager
         self.runs_ahead = recorder is not None
         self._drafting: Drafting | None = None
+        self._launches: list[Callable[[], None]] = []
         if recorder:
             from engine.models.graph_drafting import GraphDrafting
             from engine.models.graph_runner import GraphRunner
 
-            runner = GraphRunner(eager, recorder, self.slots)
+            longest = min(longest, shape.context)
+            runner = GraphRunner(eager, recorder, self.slots, longest)
             self._runner = runner
+            self._launches.append(runner.launches)
             if self.drafter is not None:
-                self._drafting = GraphDrafting(
-                    self.drafter, config, shape, ops.device, recorder, runner.captured
+                self._drafting = drafting = GraphDrafting(
+                    self.drafter, config, shape, ops.device, recorder, runner.captured, longest
                 )
+                self._launches.append(drafting.launches)
         elif self.drafter is not None:
             self._drafting = Drafting(self.drafter, config, shape, ops.device)
         self._lengths = [0] * shape.slots
@@ -76,16 +85,26 @@ class DevicePipeline:
             from engine.kernels.slot_state import SlotState
 
             self._state = SlotState(tensors)
+            self._launches.append(self._state.launches)
         self._found: Outcome | None = None
 
-    def warm_up(self, progress: Progress = lambda done, of: None) -> None:
+    def launches(self) -> None:
+        """Whatever windows, drafts and slots launch on a card, once each."""
+        for launch in self._launches:
+            launch()
+
+    def warm_up(self, progress: Callable[[int, int], None] = lambda done, of: None) -> None:
         """Runs every operator once, in slot 0, which is empty afterwards.
 
         The first run on a machine compiles them, so that no request has to wait for it.
         """
-        self._runner.prepare(progress)
+        if self._launches:
+            from engine.kernels.compile_ahead import compile_ahead
+
+            compile_ahead(self.launches, progress=progress)
+        self._runner.prepare()
         if self._drafting is not None:
-            self._drafting.prepare(progress)
+            self._drafting.prepare()
         window = Window((Span(0, 0, (0, 0), 1, 0),))
         self.forward(window)()
         self.commit(window, [Verdict(2, 0)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +14,6 @@ from engine.models.asks import Ask
 from engine.models.trunk import Trunk
 from engine.models.words import SpanRows, Words
 from engine.rows import Rows, rows_of
-
-Progress = Callable[[int, int], None]
-"""Told how many steps of how many are done."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +44,7 @@ class Runner(Protocol):
     def commit(self, lines: list[list[int]]) -> None:
         """Applies kept draft rows; `lines` are spans over the last window as in `Rows.spans`."""
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self) -> None:
         """Does once what the first windows would have to wait for."""
 
 
@@ -89,5 +86,5 @@ class EagerRunner:
         empty = spans.new_empty(0)
         self.trunk.commit(Rows(spans, empty, empty))
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self) -> None:
         """See `Runner.prepare`."""

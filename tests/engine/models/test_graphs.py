@@ -10,6 +10,7 @@ import torch
 
 import engine
 from engine.engine import Engine, EngineOptions
+from engine.kernels import compile_ahead
 from engine.logits import WIDE, whole_rows
 from engine.models import graph_drafting, graph_runner
 from engine.models import pipeline as pipelines
@@ -110,8 +111,9 @@ def models(
     plain = engine.load(draft_files[request.param], **options).pipeline
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipelines, "recorder_for", Rerunner)
+        patch.setattr(compile_ahead, "compile_ahead", lambda run, progress: 0)
         for module, part in ((graph_runner, GraphRunner), (graph_drafting, GraphDrafting)):
-            patch.setattr(part, "prepare", lambda self, progress: None)
+            patch.setattr(part, "prepare", lambda self: None)
             patch.setattr(module, "Chooser", HostChooser)
         yield plain, engine.load(draft_files[request.param], **options).pipeline
 
