@@ -54,15 +54,12 @@ def float_project(
 
 
 def float_product_of_stack(
-    x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int
-) -> torch.Tensor:
-    """Row p of the result is matrix experts[p] of a stack times row p // used of x: [P, N].
+    x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int, out: torch.Tensor
+) -> None:
+    """Row p of `out`, [P, N], becomes matrix experts[p] of a stack times row p // used of x.
 
-    experts: int32 [P], P > 0."""
-    pairs = experts.numel()
-    out = torch.empty((pairs, weight.rows), dtype=torch.float32, device=x.device)
-    _few(x, [weight], (PLAIN,), 1, out, pairs, (1, 1, 0), False, experts, used)
-    return out
+    experts: int32 [P], P > 0, at most 65,535."""
+    _few(x, [weight], (PLAIN,), 1, out, len(experts), (1, 1, 0), False, experts, used)
 
 
 def _project(

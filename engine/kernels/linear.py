@@ -17,6 +17,8 @@ from engine.kernels.matrix import Matrix
 # Most matrices of one launch.
 _TOGETHER = 4
 _PAIR_WARPS = 4
+# Pairs of a row and an expert of one launch: the most that the second axis of a grid can have.
+_MOST_PAIRS = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +132,27 @@ def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -
     """Row p of the result is matrix experts[p] of a stack times row p // used of x: [P, N].
 
     experts: int32 [P], P > 0."""
-    if isinstance(weight.form, FloatForm):
-        return float_product_of_stack(x.contiguous(), weight, experts, used)
-    made = as_input(x)
-    pairs = experts.numel()
-    out = x.new_empty((pairs, weight.rows))
-    integer_product.pairs_by_matrices[(-(-weight.tiles // _PAIR_WARPS), pairs)](
-        made.codes, made.info, weight.addresses, experts, out, used, weight.rows, weight.quads,
-        weight.groups, made.codes.shape[1], FORM=weight.form, WHOLE=weight.groups % 16 == 0,
+    every, out = experts.view(-1), x.new_empty((experts.numel(), weight.rows))
+    # Fours of rows: pointers are aligned alike in all launches.
+    step = _MOST_PAIRS // (4 * used) * (4 * used)
+    for first in range(0, len(every), step):
+        part = slice(first, first + step)
+        rows = x[first // used : (first + step) // used].contiguous()
+        if isinstance(weight.form, FloatForm):
+            float_product_of_stack(rows, weight, every[part], used, out[part])
+        else:
+            _product_of_stack(as_input(rows), weight, every[part], used, out[part])
+    return out
+
+
+def _product_of_stack(
+    x: Input, weight: Matrix, experts: torch.Tensor, used: int, out: torch.Tensor
+) -> None:
+    integer_product.pairs_by_matrices[(-(-weight.tiles // _PAIR_WARPS), len(experts))](
+        x.codes, x.info, weight.addresses, experts, out, used, weight.rows, weight.quads,
+        weight.groups, x.codes.shape[1], FORM=weight.form, WHOLE=weight.groups % 16 == 0,
         W=_PAIR_WARPS, ASM=assembly(out), num_warps=_PAIR_WARPS, **launch_options(out),
     )  # fmt: skip
-    return out
 
 
 def assembly(tensor: torch.Tensor) -> bool:

@@ -39,11 +39,11 @@ def stored_kernel(
     address, INDICES, OUT, GRID, K: tl.constexpr, KIND: tl.constexpr, ELEMENTS: tl.constexpr,
     BYTES: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Rows of stored blocks, or of floats. Grid (K / B, rows to read)."""
+    """Rows of stored blocks, or of floats. Grid (rows to read, K / B)."""
     announce(PDL)
-    at = tl.program_id(0) * B + tl.arange(0, B)
+    at = tl.program_id(1) * B + tl.arange(0, B)
     live = at < K
-    read = tl.program_id(1).to(tl.int64)
+    read = tl.program_id(0).to(tl.int64)
     wait(PDL)
     row = tl.load(INDICES + read)
     if KIND == "F32":
@@ -71,12 +71,12 @@ def codes_kernel(
     CODES, FACTOR, MINIMUM, INDICES, OUT, K: tl.constexpr, SPAN: tl.constexpr,
     MINIMUM_SPAN: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Codes with a factor for SPAN of them and a minimum for MINIMUM_SPAN (0: none). Grid (K / B,
-    rows to read)."""
+    """Codes with a factor for SPAN of them and a minimum for MINIMUM_SPAN (0: none). Grid
+    (rows to read, K / B)."""
     announce(PDL)
-    at = tl.program_id(0) * B + tl.arange(0, B)
+    at = tl.program_id(1) * B + tl.arange(0, B)
     live = at < K
-    read = tl.program_id(1).to(tl.int64)
+    read = tl.program_id(0).to(tl.int64)
     wait(PDL)
     row = tl.load(INDICES + read)
     factor = tl.load(FACTOR + row * (K // SPAN) + at // SPAN, mask=live, other=0.0)
@@ -115,7 +115,8 @@ class Table:
             return out
         width, name = self._width, self._kind.name
         block = min(BLOCK, triton.next_power_of_2(width))
-        grid = triton.cdiv(width, block), indices.numel()
+        # A prompt's n-grams are more rows than the second axis of a grid may have.
+        grid = indices.numel(), triton.cdiv(width, block)
         launch: dict[str, Any] = {
             "K": width, "B": block, "num_warps": max(1, block // 128), **launch_options(indices),
         }  # fmt: skip

@@ -5,7 +5,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 ROWS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 47, 63, 64)
@@ -74,9 +76,45 @@ def missing(spec: str) -> set[str]:
     return {str(job) for job in listed(serve)} - known
 
 
-def test_no_window_launches_another_kernel() -> None:
+def largest_grids(rows: int) -> dict[str, int]:
+    """The longest second or third axis of each kernel's grids for a prompt of `rows` tokens."""
+    from triton.runtime.jit import JITFunction
+
+    from engine.gguf.types import quant_type
+    from engine.kernels.linear import product
+    from engine.kernels.table import Table
+    from engine.models.runner import EagerRunner
+    from engine.rows import rows_of
+    from scripts.compile_kernels import as_on_a_card, pipeline_of
+    from tests.engine.kernels.packing import random_pair
+
+    as_on_a_card()
+    found: dict[str, int] = {}
+
+    def launch(self: Any, *args: Any, grid: tuple[int, ...], **options: Any) -> None:
+        name = f"{self.module}.{self.fn.__name__}"
+        found[name] = max(found.get(name, 0), *grid[1:], 0)
+
+    JITFunction.run = launch
+
+    for spec in SPECS:
+        pipeline = pipeline_of(spec + ",drafts=0", slots=1, longest=64)
+        eager = EagerRunner(pipeline.trunk, "cpu", hyper=False, drafts=False)
+        made = rows_of([(0, 0, rows, rows)])
+        eager.compute(torch.zeros(rows, dtype=torch.int64), made, [0])
+    experts = torch.zeros(rows, 10, dtype=torch.int32)
+    for kind in ("F32", "Q8_0"):
+        product(torch.zeros(rows, 64), random_pair(kind, (2, 16), 64)[1], experts, 10)
+    kind = quant_type("Q2_K")
+    table = Table(np.zeros((2, kind.block_bytes), np.uint8), kind, device="cpu")
+    table.rows(torch.zeros(rows, 16, dtype=torch.int64))
+    return found
+
+
+def child(call: str) -> str:
+    """What a call here prints, in a process without the interpreter."""
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = f"from {__name__} import *; print(*missing(SPECS[0]) | missing(SPECS[1]), sep='\\n')"
+    command = f"from {__name__} import *; print({call})"
     done = subprocess.run(
         [sys.executable, "-c", command],
         env=kept,
@@ -85,4 +123,12 @@ def test_no_window_launches_another_kernel() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert not done.stdout.strip()
+    return done.stdout.strip()
+
+
+def test_no_window_launches_another_kernel() -> None:
+    assert not child("*missing(SPECS[0]) | missing(SPECS[1]), sep='\\n'")
+
+
+def test_a_long_prompt_fits_every_grid() -> None:
+    assert int(child("max(largest_grids(16384).values())")) <= 65535
