@@ -21,7 +21,7 @@ from engine.errors import RequestError
 
 _MASKED = b"\xff"
 """Before a token's bytes: it is no text, whatever its name."""
-_OPTIONS = {"whitespace_pattern": r"( |\n[ \t]{0,16})?"}
+_OPTIONS: Any = {"whitespace_pattern": r"( |\n[ \t]{0,16})?"}
 """White space between JSON's tokens: a space, or a line's end with its indent; never more."""
 
 
@@ -113,7 +113,7 @@ class Constraints:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from llguidance import LLTokenizer
+        from llguidance import LLTokenizer, TokenizerWrapper
 
         words = self._words
         ends = sorted(words.eos_ids)
@@ -123,21 +123,22 @@ class Constraints:
             (b"" if words.is_text(id) else _MASKED) + words.token_bytes(id)
             for id in range(words.vocab_size)
         ]
-        return LLTokenizer(_Wrapper(tokens, ends[0], words.encode), eos_token=ends)
+        wrapper = TokenizerWrapper(_Plain(tokens, ends[0], words.encode))
+        return LLTokenizer(wrapper, eos_token=ends)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wrapper:
+class _Plain:
     """A tokenizer as llguidance asks for it."""
 
     tokens: Sequence[bytes]
     eos_token_id: int
     encode: Callable[[str], list[int]]
     bos_token_id: int | None = None
-    special_token_ids: tuple[int, ...] = ()
-    is_tokenizer_wrapper: bool = True
 
     def __call__(self, text: str) -> list[int]:
+        if not isinstance(text, str):  # the wrapper tries bytes first
+            raise TypeError("a text is needed")
         return self.encode(text)
 
 

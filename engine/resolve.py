@@ -177,7 +177,7 @@ def _draft_vocab(run: RunConfig, info: ModelInfo, spec: int) -> tuple[str | None
     if asked is None:
         return None, Decision("draft_vocab", None, None, "any token may be drafted"), 0
     if spec < 2:
-        return None, Decision("draft_vocab", asked, None, "no drafts are made"), 0
+        return None, Decision("draft_vocab", asked, asked, "no drafts are made: no effect"), 0
     rows = most_ids(asked, info.vocab_size)
     reason = f"as asked: at most {rows} of {info.vocab_size} tokens are drafted"
     return asked, Decision("draft_vocab", asked, asked, reason), rows

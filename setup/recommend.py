@@ -170,6 +170,7 @@ def _engine(
         run = RunConfig(
             max_context=choice.context,
             kv=taken.kv,
+            draft_vocab=asked.draft_vocab if capabilities.has("draft_vocab") else None,
             slots=_slots(asked, taken, old, earlier),
             device="cpu" if card is None else f"{card.backend}:{card.index}",
             vram_reserve_mib=None if card is None else asked.vram_reserve_mib,

@@ -69,4 +69,4 @@ def test_the_plan_counts_and_tells_it() -> None:
     weights = [plan.memory.weight_bytes for plan in plans]
     assert weights[0] == weights[2] < weights[1]
     told = {d.setting: d for d in plans[2].decisions}["draft_vocab"]
-    assert (told.value, told.reason) == (None, "no drafts are made")
+    assert (told.value, told.reason) == ("en", "no drafts are made: no effect")
