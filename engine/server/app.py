@@ -207,6 +207,8 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
         Route("/models", tell.models),
         Route("/v1/chat/completions", ask.chat, methods=["POST"]),
         Route("/v1/completions", ask.completions, methods=["POST"]),
+        Route("/v1/messages", ask.messages, methods=["POST"]),
+        Route("/v1/messages/count_tokens", ask.count_tokens, methods=["POST"]),
         Route("/tokenize", ask.tokenize, methods=["POST"]),
         Route("/detokenize", ask.detokenize, methods=["POST"]),
     ]
@@ -221,17 +223,18 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
 
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error.response()
+    return error.response(request.url.path)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path}: {error.detail.lower()}"
-    response = ApiError(error.status_code, what).response()
+    response = ApiError(error.status_code, what).response(request.url.path)
     response.headers.update(error.headers or {})
     return response
 
 
 async def _our_fault(request: Request, error: Exception) -> Response:
     log.error("a bug in %s", request.url.path, exc_info=error)
-    return ApiError(500, f"a bug in the server: {type(error).__name__}").response()
+    what = f"a bug in the server: {type(error).__name__}"
+    return ApiError(500, what).response(request.url.path)

@@ -15,13 +15,13 @@ from engine.output_events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from engine.server.format import Frame, Json, token_logprob
+from engine.server.format import Frame, Json, OpenAiEvents, token_logprob
 from engine.server.generation import Generation
 from engine.server.text_model import TextModel
 from engine.server.ticket import Progress
 
 
-class ChatFormat:
+class ChatFormat(OpenAiEvents):
     """Implements `Format`. `openai_usage`: the usage comes in a chunk of its own at the end."""
 
     def __init__(

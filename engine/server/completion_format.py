@@ -7,13 +7,13 @@ from typing import Any
 
 from engine.messages import LogProbs
 from engine.output_events import ContentText, OutputEvent
-from engine.server.format import Frame, Json, add_usage, token_logprob
+from engine.server.format import Frame, Json, OpenAiEvents, add_usage, token_logprob
 from engine.server.generation import Generation
 from engine.server.text_model import TextModel
 from engine.server.ticket import Progress
 
 
-class CompletionFormat:
+class CompletionFormat(OpenAiEvents):
     """Implements `Format`."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -11,6 +11,8 @@ from starlette.responses import JSONResponse, Response
 from engine.errors import RequestError
 from engine.messages import Keys
 from engine.output_parser import OutputParser
+from engine.server.anthropic_body import CountBody, MessagesBody, chat_of
+from engine.server.anthropic_format import AnthropicFormat
 from engine.server.bodies import (
     ChatBody,
     CompletionBody,
@@ -48,6 +50,37 @@ class Endpoints:
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         body = await read_body(request, self._options, ChatBody)
+
+        def format(prompt: ChatPrompt) -> Format:
+            return ChatFormat(
+                self._options.model_name,
+                self._text,
+                stream=bool(body.stream),
+                logprobs=bool(body.logprobs),
+                openai_usage=_wants_usage(body),
+            )
+
+        return await self._chat(request, body, format)
+
+    async def messages(self, request: Request) -> Response:
+        """POST /v1/messages, Anthropic's form of a chat."""
+        body = await read_body(request, self._options, MessagesBody)
+        name = body.model or self._options.model_name
+
+        def format(prompt: ChatPrompt) -> Format:
+            return AnthropicFormat(name, len(prompt.ids))
+
+        return await self._chat(request, chat_of(body), format)
+
+    async def count_tokens(self, request: Request) -> Response:
+        """POST /v1/messages/count_tokens: the tokens of the prompt that /v1/messages would read."""
+        body = await read_body(request, self._options, CountBody)
+        prompt = await run_in_threadpool(chat_prompt, chat_of(body), self._text)
+        return JSONResponse({"input_tokens": len(prompt.ids)})
+
+    async def _chat(
+        self, request: Request, body: ChatBody, format: Callable[[ChatPrompt], Format]
+    ) -> Response:
         self._bridge.check_open()
         check_common(body)
         _check_chat(body)
@@ -61,14 +94,7 @@ class Endpoints:
                 raise bad_field("response_format", "this engine holds answers to no schema")
             keys = prompt.form.keys(keys, thinking=prompt.thinking)
         generation = self._generate(body, prompt.ids, keys, parser, prompt.opening)
-        format = ChatFormat(
-            self._options.model_name,
-            self._text,
-            stream=bool(body.stream),
-            logprobs=logprobs is not None,
-            openai_usage=_wants_usage(body),
-        )
-        return await self._answer(request, body, [generation], format)
+        return await self._answer(request, body, [generation], format(prompt))
 
     async def completions(self, request: Request) -> Response:
         """POST /v1/completions."""

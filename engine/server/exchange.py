@@ -7,7 +7,6 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -22,9 +21,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",
 }
-KEEP_ALIVE = b": keep-alive\n\n"
 HEADERS_S = 1.0
-DONE = b"data: [DONE]\n\n"
 
 
 async def whole_answer(
@@ -88,8 +85,8 @@ class EventStream(Response):
         except ApiError as error:
             if not self._started:
                 raise
-            await self._write(send, _event(error.body()))
-        await self._write(send, DONE)
+            await self._write(send, self._format.encode(self._format.failed(error)))
+        await self._write(send, self._format.done)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _one(self, index: int, generation: Generation, send: Send) -> None:
@@ -104,9 +101,9 @@ class EventStream(Response):
                 chunks = self._format.progress(step, generation.ticket.reused)
             late = time.monotonic() - self._sent_at >= self._keepalive_s
             if chunks:
-                await self._write(send, b"".join(map(_event, chunks)))
+                await self._write(send, b"".join(map(self._format.encode, chunks)))
             elif isinstance(step, Quiet | Progress) or late:
-                await self._write(send, KEEP_ALIVE)
+                await self._write(send, self._format.keep_alive)
             # Neither `next` nor `send` gives way while there is much to send and room for it.
             await asyncio.sleep(0)
 
@@ -114,7 +111,7 @@ class EventStream(Response):
         if not self._started:
             self._started = True
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            data = b"".join(map(_event, self._format.first())) + data
+            data = b"".join(map(self._format.encode, self._format.first())) + data
         await send({"type": "http.response.body", "body": data, "more_body": True})
         self._sent_at = time.monotonic()
 
@@ -154,10 +151,6 @@ def _apply(
             chunks = format.delta(index, step.events, ())
             return [*chunks, *format.finish(index, step.finish, generation, last)], True
     return [], False
-
-
-def _event(data: Json) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
 def _close(generations: Sequence[Generation]) -> None:

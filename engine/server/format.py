@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from engine.messages import LogProbs
 from engine.output_events import OutputEvent
 from engine.server.generation import Generation
+from engine.server.http_errors import ApiError
 from engine.server.text_model import TextModel
 from engine.server.ticket import Progress
 
@@ -18,7 +21,13 @@ Json = Mapping[str, Any]
 
 
 class Format(Protocol):
-    """Builds the JSON of one HTTP answer; `index` is the number of the choice."""
+    """Builds the JSON of one HTTP answer; `index` is the number of the choice.
+
+    keep_alive: what is sent while there is nothing to say. done: what ends a stream.
+    """
+
+    keep_alive: bytes
+    done: bytes
 
     def first(self) -> list[Json]:
         """Chunks before the first token."""
@@ -41,6 +50,29 @@ class Format(Protocol):
     def whole(self) -> Json:
         """The answer as one document, from all that `delta` and `finish` were given."""
         ...
+
+    def encode(self, chunk: Json) -> bytes:
+        """A chunk as a server-sent event."""
+        ...
+
+    def failed(self, error: ApiError) -> Json:
+        """The chunk about an error inside a stream."""
+        ...
+
+
+class OpenAiEvents:
+    """The parts of a `Format` that OpenAI's APIs share."""
+
+    keep_alive = b": keep-alive\n\n"
+    done = b"data: [DONE]\n\n"
+
+    def encode(self, chunk: Json) -> bytes:
+        """See `Format.encode`."""
+        return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+
+    def failed(self, error: ApiError) -> Json:
+        """See `Format.failed`."""
+        return error.body()
 
 
 @dataclass(slots=True)

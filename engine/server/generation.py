@@ -148,6 +148,11 @@ class Generation:
             passed.append(event)
         return passed
 
+    @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended the answer."""
+        return self._matcher.hit
+
     def usage(self) -> dict[str, Any]:
         """OpenAI's `usage`."""
         prompt = len(self.ticket.prompt)

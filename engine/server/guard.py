@@ -46,7 +46,7 @@ class Guard:
             send = _with_cors(send, origin)
         error = self._refusal(scope["method"], path, headers)
         if error is not None:
-            await error.response()(scope, receive, send)
+            await error.response(path)(scope, receive, send)
         elif scope["method"] == "OPTIONS":
             await Response(status_code=204)(scope, receive, send)
         else:
@@ -114,7 +114,9 @@ def _with_cors(send: Send, origin: str) -> Send:
             headers = MutableHeaders(raw=list(message.get("headers", ())))
             headers["Access-Control-Allow-Origin"] = origin
             headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
-            headers["Access-Control-Allow-Headers"] = "authorization, content-type, x-api-key"
+            headers["Access-Control-Allow-Headers"] = (
+                "authorization, content-type, x-api-key, anthropic-version, anthropic-beta"
+            )
             headers.add_vary_header("Origin")
             message = {**message, "headers": headers.raw}
         await send(message)

@@ -1,4 +1,4 @@
-"""Errors with an HTTP status, in OpenAI's shape."""
+"""Errors with an HTTP status, in OpenAI's shape or in Anthropic's."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ _TYPES = {
     415: "invalid_request_error",
     429: "rate_limit_error",
 }
+
+
+_ANTHROPIC_TYPES = {
+    **dict.fromkeys((400, 405, 408, 415), "invalid_request_error"),
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+ANTHROPIC_PATH = "/v1/messages"
 
 
 class ApiError(StrataError):
@@ -50,14 +62,20 @@ class ApiError(StrataError):
         }
         return {"error": error}
 
-    def response(self) -> JSONResponse:
-        """The whole HTTP answer."""
+    def anthropic_body(self) -> dict[str, Any]:
+        """The same in Anthropic's shape."""
+        kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": self.message}}
+
+    def response(self, path: str = "") -> JSONResponse:
+        """The whole HTTP answer, in the shape of the API that `path` belongs to."""
         headers = {}
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        return JSONResponse(self.body(), self.status, headers)
+        body = self.anthropic_body() if path.startswith(ANTHROPIC_PATH) else self.body()
+        return JSONResponse(body, self.status, headers)
 
 
 def bad_field(param: str, message: str) -> ApiError:

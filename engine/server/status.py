@@ -92,7 +92,7 @@ class Status:
                 "requested": bridge.info.get("batch_slots_asked", len(bridge.slots)),
                 "queue_limit": self._options.queue_limit,
             },
-            "dialects": ["openai-chat", "openai-completions"],
+            "dialects": ["openai-chat", "openai-completions", "anthropic-messages"],
             "vision": {"enabled": False, "available": False},
             "activity": {
                 "requests": int(self._metrics.totals["requests"]),

@@ -1,0 +1,164 @@
+"""The body of Anthropic's /v1/messages, and the chat that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
+from engine.server.http_errors import bad_field
+from engine.server.sampling import SamplingFields
+
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class Block(Struct, frozen=True):
+    """A part of a message: text, thinking, a call of a tool, or what a tool gave."""
+
+    type: str
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] | None = None
+    tool_use_id: str = ""
+    content: str | list[Block] | None = None
+    is_error: bool | None = None
+
+
+class Turn(Struct, frozen=True):
+    """One turn of the conversation."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Block]
+
+
+class CountBody(SamplingFields, frozen=True, kw_only=True):
+    """The body of /v1/messages/count_tokens."""
+
+    messages: Annotated[list[Turn], Meta(min_length=1)]
+    system: str | list[Block] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+
+
+class MessagesBody(CountBody, frozen=True, kw_only=True):
+    """The body of /v1/messages. The model's name is free: there is one model."""
+
+    max_tokens: Annotated[int, Meta(ge=1)]
+    model: str | None = None
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+
+
+def chat_of(body: CountBody) -> ChatBody:
+    """The same as a chat request. Raises `ApiError` 400 naming the field at fault."""
+    if body.messages[-1].role == "assistant":
+        raise bad_field("messages", "the last turn is the assistant's: it cannot be continued")
+    messages = [ChatMessage(role="system", content=_text(body.system, "system"))]
+    for number, turn in enumerate(body.messages):
+        messages += _turn(turn, f"messages[{number}]")
+    config = body.output_config or {}
+    said: dict[str, Any] = {}
+    if isinstance(body, MessagesBody):
+        fields = SamplingFields.__struct_fields__
+        said = {name: getattr(body, name) for name in (*fields, "max_tokens", "stream")}
+        said["stop_sequences"] = body.stop_sequences
+    return ChatBody(
+        messages=messages if body.system else messages[1:],
+        tools=_tools(body),
+        tool_choice=_choice(body),
+        enable_thinking=(body.thinking or {}).get("type", "disabled") != "disabled",
+        reasoning_effort=_effort(body, config),
+        response_format=_format(config),
+        **said,
+    )
+
+
+def _turn(turn: Turn, where: str) -> Iterator[ChatMessage]:
+    """A turn as chat messages: what tools gave are messages of their own."""
+    if isinstance(turn.content, str):
+        yield ChatMessage(role=turn.role, content=turn.content)
+        return
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[ToolCall] = []
+    for number, block in enumerate(turn.content):
+        match block.type:
+            case "text":
+                texts.append(block.text)
+            case "thinking" | "redacted_thinking":
+                thoughts.append(block.thinking)
+            case "tool_use":
+                arguments = block.input or {}
+                calls.append(ToolCall(FunctionCall(block.name, arguments), block.id))
+            case "tool_result":
+                content = _result(block, f"{where}.content[{number}]")
+                yield ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
+            case _:
+                raise bad_field(f"{where}.content[{number}]", f"{block.type!r} is not supported")
+    if texts or thoughts or calls:
+        yield ChatMessage(
+            role=turn.role,
+            content="".join(texts),
+            reasoning_content="".join(thoughts) or None,
+            tool_calls=calls or None,
+        )
+
+
+def _text(content: str | list[Block] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for number, block in enumerate(content):
+        if block.type != "text":
+            raise bad_field(f"{where}[{number}]", f"{block.type!r} is not supported, only text")
+    return "\n".join(block.text for block in content)
+
+
+def _result(block: Block, where: str) -> str:
+    content = _text(block.content, f"{where}.content")
+    return f"Error: {content}" if block.is_error else content
+
+
+def _tools(body: CountBody) -> list[dict[str, Any]] | None:
+    tools = []
+    for number, tool in enumerate(body.tools or ()):
+        if not isinstance(tool.get("input_schema"), dict):
+            what = f"{tool.get('type', 'a tool without input_schema')!r} cannot be run here"
+            raise bad_field(f"tools[{number}]", what)
+        function = {
+            "name": tool.get("name"),
+            "description": tool.get("description", ""),
+            "parameters": tool["input_schema"],
+        }
+        tools.append({"type": "function", "function": function})
+    return tools or None
+
+
+def _choice(body: CountBody) -> str | dict[str, Any] | None:
+    if body.tool_choice is None:
+        return None
+    kind = body.tool_choice.get("type")
+    if kind == "tool":
+        return {"type": "function", "function": {"name": body.tool_choice.get("name")}}
+    if kind not in _CHOICES:
+        raise bad_field("tool_choice.type", f"{kind!r} is not auto, any, tool or none")
+    return _CHOICES[kind]
+
+
+def _effort(body: CountBody, config: Mapping[str, Any]) -> str | None:
+    thinks = (body.thinking or {}).get("type", "disabled") != "disabled"
+    return config.get("effort") if thinks else None
+
+
+def _format(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    asked = config.get("format")
+    if asked is None:
+        return None
+    if not isinstance(asked, dict) or asked.get("type") != "json_schema":
+        raise bad_field("output_config.format", "is not of type json_schema")
+    return {"type": "json_schema", "json_schema": {"schema": asked.get("schema")}}
