@@ -16,6 +16,7 @@ from engine.server.sampling import SamplingFields
 
 T = TypeVar("T")
 MAX_STOPS, MAX_STOP_SEQUENCES = 4, 16
+MOST_CHOICES = 64
 DRAIN_S = 5.0
 _FORM = "application/x-www-form-urlencoded"  # what curl -d says of any body
 _AT = re.compile(r"^(.*) - at `(?:key in )?\$\.?([^`]*)`$")
@@ -40,7 +41,7 @@ class GenerationBody(SamplingFields, frozen=True, kw_only=True):
     stop_sequences: list[str] | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
-    n: int | None = None
+    n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
     logit_bias: dict[str, float] | None = None
     return_progress: bool | None = None
 
@@ -149,8 +150,6 @@ def stops_of(body: GenerationBody) -> tuple[str, ...]:
 
 def check_common(body: GenerationBody) -> None:
     """Refuse what is asked for and not done here, rather than ignore it."""
-    if body.n not in (None, 1):
-        raise bad_field("n", f"{body.n} answers were asked for, only 1 is possible")
     if body.logit_bias:
         raise bad_field("logit_bias", "is not supported")
     if body.stream_options is not None and not body.stream:

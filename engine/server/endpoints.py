@@ -33,7 +33,7 @@ from engine.server.format import Format
 from engine.server.generation import Generation
 from engine.server.http_errors import ApiError, bad_field
 from engine.server.options import ServerOptions
-from engine.server.sampling import keys_of
+from engine.server.sampling import keys_of, keys_of_choice
 from engine.server.text_model import TextModel
 
 MOST_PROMPTS = 64
@@ -55,6 +55,7 @@ class Endpoints:
             return ChatFormat(
                 self._options.model_name,
                 self._text,
+                choices=body.n or 1,
                 stream=bool(body.stream),
                 logprobs=bool(body.logprobs),
                 openai_usage=_wants_usage(body),
@@ -87,14 +88,13 @@ class Endpoints:
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
         self._check_logprobs(logprobs, "logprobs")
         prompt: ChatPrompt = await run_in_threadpool(chat_prompt, body, self._text)
-        parser = OutputParser(thinking=prompt.thinking, tools=prompt.tools)
         keys = self._keys(body, logprobs)
         if prompt.form:
             if not self._bridge.info.get("schemas"):
                 raise bad_field("response_format", "this engine holds answers to no schema")
             keys = prompt.form.keys(keys, thinking=prompt.thinking)
-        generation = self._generate(body, prompt.ids, keys, parser, prompt.opening)
-        return await self._answer(request, body, [generation], format(prompt))
+        generations = self._generate(body, [prompt.ids], keys, prompt)
+        return await self._answer(request, body, generations, format(prompt))
 
     async def completions(self, request: Request) -> Response:
         """POST /v1/completions."""
@@ -104,19 +104,11 @@ class Endpoints:
         _check_completion(body)
         self._check_logprobs(body.logprobs, "logprobs")
         prompts = await run_in_threadpool(self._prompts, body)
-        generations: list[Generation] = []
-        try:
-            for ids in prompts:
-                keys = self._keys(body, body.logprobs)
-                generations.append(self._generate(body, ids, keys, None))
-        except ApiError:
-            for generation in generations:
-                generation.close()
-            raise
+        generations = self._generate(body, prompts, self._keys(body, body.logprobs))
         format = CompletionFormat(
             self._options.model_name,
             self._text,
-            choices=len(prompts),
+            choices=len(generations),
             logprobs=body.logprobs is not None,
             openai_usage=_wants_usage(body),
         )
@@ -158,16 +150,35 @@ class Endpoints:
     def _generate(
         self,
         body: GenerationBody,
-        ids: Sequence[int],
+        prompts: Sequence[Sequence[int]],
         keys: Keys,
-        parser: OutputParser | None,
-        opening: str = "",
+        chat: ChatPrompt | None = None,
+    ) -> list[Generation]:
+        """As many answers as are asked for to each prompt, in the order of the prompts."""
+        generations: list[Generation] = []
+        try:
+            for ids in prompts:
+                for number in range(body.n or 1):
+                    one = self._one(body, ids, keys_of_choice(keys, number), chat)
+                    one.further = number > 0
+                    generations.append(one)
+        except ApiError:
+            for generation in generations:
+                generation.close()
+            raise
+        return generations
+
+    def _one(
+        self, body: GenerationBody, ids: Sequence[int], keys: Keys, chat: ChatPrompt | None
     ) -> Generation:
         context = self._bridge.max_context
         limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens)
         stops = stops_of(body)
         ticket = self._bridge.submit(ids, limit, keys)
-        return Generation(self._bridge, ticket, self._text, stops, parser, opening)
+        if chat is None:
+            return Generation(self._bridge, ticket, self._text, stops)
+        parser = OutputParser(thinking=chat.thinking, tools=chat.tools)
+        return Generation(self._bridge, ticket, self._text, stops, parser, chat.opening)
 
     def _keys(self, body: GenerationBody, logprobs: int | None) -> Keys:
         return keys_of(body, self._options.sampling, logprobs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from engine.server.format import Format, Json
-from engine.server.generation import Delta, Generation, Over, Quiet
+from engine.server.generation import Delta, Generation, Over, Quiet, Step
 from engine.server.http_errors import ApiError
 from engine.server.ticket import Progress
 
@@ -30,11 +31,9 @@ async def whole_answer(
     """Wait for the whole answer. A client that leaves stops its slots."""
 
     async def collect() -> Response:
-        for index, generation in enumerate(generations):
-            last = index == len(generations) - 1
-            over = False
-            while not over:
-                over = _apply(await generation.next(None), index, generation, format, last)[1]
+        async with aclosing(_steps(generations, lambda: None)) as steps:
+            async for index, step, last in steps:
+                _apply(step, index, generations[index], format, last)
         return JSONResponse(format.whole())
 
     try:
@@ -80,8 +79,9 @@ class EventStream(Response):
 
     async def _run(self, send: Send) -> None:
         try:
-            for index, generation in enumerate(self._generations):
-                await self._one(index, generation, send)
+            async with aclosing(_steps(self._generations, self._quiet_s)) as steps:
+                async for index, step, last in steps:
+                    await self._one(index, step, last, send)
         except ApiError as error:
             if not self._started:
                 raise
@@ -89,23 +89,23 @@ class EventStream(Response):
         await self._write(send, self._format.done)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _one(self, index: int, generation: Generation, send: Send) -> None:
-        last = index == len(self._generations) - 1
-        over = False
-        while not over:
-            quiet_s = self._keepalive_s if self._started else self._headers_s
-            left = self._sent_at + quiet_s - time.monotonic()
-            step = await generation.next(max(0.0, left))
-            chunks, over = _apply(step, index, generation, self._format, last)
-            if isinstance(step, Progress) and self._progress:
-                chunks = self._format.progress(step, generation.ticket.reused)
-            late = time.monotonic() - self._sent_at >= self._keepalive_s
-            if chunks:
-                await self._write(send, b"".join(map(self._format.encode, chunks)))
-            elif isinstance(step, Quiet | Progress) or late:
-                await self._write(send, self._format.keep_alive)
-            # Neither `next` nor `send` gives way while there is much to send and room for it.
-            await asyncio.sleep(0)
+    def _quiet_s(self) -> float:
+        """How long nothing more need be sent."""
+        quiet_s = self._keepalive_s if self._started else self._headers_s
+        return max(0.0, self._sent_at + quiet_s - time.monotonic())
+
+    async def _one(self, index: int, step: Step, last: bool, send: Send) -> None:
+        generation = self._generations[index]
+        chunks = _apply(step, index, generation, self._format, last)
+        if isinstance(step, Progress) and self._progress:
+            chunks = self._format.progress(step, generation.ticket.reused)
+        late = time.monotonic() - self._sent_at >= self._keepalive_s
+        if chunks:
+            await self._write(send, b"".join(map(self._format.encode, chunks)))
+        elif isinstance(step, Quiet | Progress) or late:
+            await self._write(send, self._format.keep_alive)
+        # Neither `next` nor `send` gives way while there is much to send and room for it.
+        await asyncio.sleep(0)
 
     async def _write(self, send: Send, data: bytes) -> None:
         if not self._started:
@@ -136,21 +136,49 @@ async def _left(receive: Receive) -> None:
         pass
 
 
+async def _steps(
+    generations: Sequence[Generation], quiet_s: Callable[[], float | None]
+) -> AsyncGenerator[tuple[int, Step, bool]]:
+    """The steps of all choices as they come, with the number of the choice, and whether it is the
+    end of the last one. `Quiet` when none comes for `quiet_s()`."""
+    left = set(range(len(generations)))
+    waiting: dict[asyncio.Task[Step], int] = {}
+    try:
+        while left:
+            if len(left) == 1 and not waiting:
+                (index,) = left
+                found = [(index, await generations[index].next(quiet_s()))]
+            else:
+                for index in left - set(waiting.values()):
+                    waiting[asyncio.create_task(generations[index].next(None))] = index
+                done, _ = await asyncio.wait(
+                    waiting, timeout=quiet_s(), return_when=asyncio.FIRST_COMPLETED
+                )
+                found = sorted(((waiting.pop(task), task.result()) for task in done), key=_first)
+            for index, step in found or [(min(left), Quiet())]:
+                left -= {index} if isinstance(step, Over) else set()
+                yield index, step, not left
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _first(found: tuple[int, Step]) -> int:
+    return found[0]
+
+
 def _apply(
-    step: Delta | Over | Progress | Quiet,
-    index: int,
-    generation: Generation,
-    format: Format,
-    last: bool,
-) -> tuple[list[Json], bool]:
-    """The chunks of a step, and whether the choice is over."""
+    step: Step, index: int, generation: Generation, format: Format, last: bool
+) -> list[Json]:
+    """The chunks of a step."""
     match step:
         case Delta():
-            return format.delta(index, step.events, step.tokens), False
+            return format.delta(index, step.events, step.tokens)
         case Over():
             chunks = format.delta(index, step.events, ())
-            return [*chunks, *format.finish(index, step.finish, generation, last)], True
-    return [], False
+            return [*chunks, *format.finish(index, step.finish, generation, last)]
+    return []
 
 
 def _close(generations: Sequence[Generation]) -> None:

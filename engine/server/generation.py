@@ -59,6 +59,8 @@ class Generation:
     parser: OutputParser | None = None
     opening: str = ""
     """The beginning of the answer that stands in the prompt; only with a parser."""
+    further: bool = False
+    """Another answer to a prompt that is counted already."""
     tokens: int = 0
     """Tokens of the answer that count: up to its end or the one that completed a stop string."""
     _cut: FinishReason | None = None
@@ -155,12 +157,13 @@ class Generation:
 
     def usage(self) -> dict[str, Any]:
         """OpenAI's `usage`."""
-        prompt = len(self.ticket.prompt)
+        prompt = 0 if self.further else len(self.ticket.prompt)
+        cached = 0 if self.further else self.ticket.reused
         return {
             "prompt_tokens": prompt,
             "completion_tokens": self.tokens,
             "total_tokens": prompt + self.tokens,
-            "prompt_tokens_details": {"cached_tokens": self.ticket.reused},
+            "prompt_tokens_details": {"cached_tokens": cached},
         }
 
     def timings(self) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from engine.messages import Keys
@@ -60,6 +61,13 @@ def keys_of(asked: SamplingFields, default: SamplingFields, logprobs: int | None
         spec_min_p=said("spec_min_p"),
         logprobs=logprobs,
     )
+
+
+def keys_of_choice(keys: Keys, number: int) -> Keys:
+    """For a further answer to the same prompt: the seeds that follow the first one's."""
+    if not keys.seed or not number:
+        return keys
+    return msgspec.structs.replace(keys, seed=(keys.seed + number) % 2**63 or LARGEST_SEED)
 
 
 def _whole(value: float | int | None) -> int | None:

@@ -53,6 +53,36 @@ def test_usage_in_openai_form(server: Running) -> None:
     assert all(chunk.usage is None for chunk in chunks[:-1])
 
 
+def test_several_answers_to_one_prompt(server: Running) -> None:
+    said = script(say="abc", reuse=2)
+    alone, answer = ask(server, said), ask(server, said, n=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert {choice.message.content for choice in answer.choices} == {"abc"}
+    assert answer.usage.prompt_tokens == alone.usage.prompt_tokens
+    assert answer.usage.completion_tokens == 3 * alone.usage.completion_tokens
+    assert answer.usage.prompt_tokens_details.cached_tokens == 2
+    chunks = list(ask(server, said, n=3, stream=True, logprobs=True))
+    choices = [choice for chunk in chunks for choice in chunk.choices]
+    for index in range(3):
+        own = [choice for choice in choices if choice.index == index]
+        assert own[0].delta.role == "assistant"
+        assert "".join(choice.delta.content or "" for choice in own) == "abc"
+        assert own[-1].finish_reason == "stop"
+        assert sum(len(c.logprobs.content) for c in own if c.logprobs) >= 3
+    assert [chunk.usage is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+def test_answers_to_one_prompt_come_side_by_side(server: Running) -> None:
+    stream = ask(server, script(say="abcdef", hold=3), n=2, stream=True)
+    seen = {0: "", 1: ""}
+    for chunk in stream:
+        for choice in chunk.choices:
+            seen[choice.index] += choice.delta.content or ""
+        if set(seen.values()) == {"abc"}:
+            server.control.send("release")
+    assert seen == {0: "abcdef", 1: "abcdef"}
+
+
 def test_the_raw_stream_is_server_sent_events(server: Running) -> None:
     response = server.chat(script(say="x"), stream=True)
     assert response.headers["content-type"].startswith("text/event-stream")

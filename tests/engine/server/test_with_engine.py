@@ -99,6 +99,23 @@ def test_sampled_answers_depend_on_their_seed_only() -> None:
         assert texts[0] == texts[2] != texts[1]
 
 
+def test_each_of_several_answers_has_a_seed_of_its_own() -> None:
+    first, second = prompts(2)
+    with running(**toy()) as run:
+        more = {"max_tokens": 12, "temperature": 1.0}
+        body = {"prompt": [first, second], "n": 3, "seed": 8, **more}
+        answer = run.http.post("/v1/completions", json=body).json()
+        texts = [choice["text"] for choice in answer["choices"]]
+        single = [
+            ask(run, ids, seed=seed, **more).json()["choices"][0]["text"]
+            for ids in (first, second)
+            for seed in (8, 9, 10)
+        ]
+        assert texts == single
+        assert len(set(texts)) > 3
+        assert answer["usage"]["prompt_tokens"] == len(first) + len(second)
+
+
 class Weather(BaseModel):
     city: Literal["rome", "oslo"]
     rain: bool
