@@ -196,13 +196,15 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
     """The routes. The bridge's engine is started elsewhere."""
     metrics = Metrics(options, bridge)
     ask = Endpoints(options, text, bridge)
-    tell = Status(options, bridge, metrics)
+    tell = Status(options, text, bridge, metrics)
     routes: list[BaseRoute] = [
         Route("/", tell.page),
         Route("/health", tell.health),
         Route("/api/health", tell.health),
         Route("/metrics", tell.metrics),
         Route("/v1/status", tell.status),
+        Route("/props", tell.props),
+        Route("/slots", tell.slots),
         Route("/v1/models", tell.models),
         Route("/models", tell.models),
         Route("/v1/chat/completions", ask.chat, methods=["POST"]),

@@ -6,7 +6,7 @@ PAGE = """<!doctype html>
 <style>body{font:16px/1.5 system-ui;max-width:42rem;margin:3rem auto;padding:0 1rem}
 pre{background:#8882;padding:1rem;overflow:auto}</style></head>
 <body><h1>Strata</h1>
-<p>This server speaks the OpenAI API under <code>/v1</code>.</p>
+<p>This server speaks the OpenAI API under <code>/v1</code>, and Anthropic's messages.</p>
 <pre>curl http://HOST:PORT/v1/chat/completions -H 'content-type: application/json' \\
   -d '{"messages": [{"role": "user", "content": "Hello"}], "stream": true}'</pre>
 <p><a href="/health">health</a> &middot; <a href="/v1/models">models</a> &middot;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
@@ -13,6 +14,7 @@ from engine.server.metrics import Metrics
 from engine.server.options import ServerOptions
 from engine.server.page import PAGE
 from engine.server.prometheus import CONTENT_TYPE, exposition
+from engine.server.text_model import TextModel
 from engine.version import __version__
 
 _HEALTH = {"ready": "ok", "failed": "error", "stopped": "stopping"}
@@ -21,8 +23,11 @@ _HEALTH = {"ready": "ok", "failed": "error", "stopped": "stopping"}
 class Status:
     """Handlers that read the bridge and the metrics and change nothing."""
 
-    def __init__(self, options: ServerOptions, bridge: Bridge, metrics: Metrics) -> None:
+    def __init__(
+        self, options: ServerOptions, text: TextModel, bridge: Bridge, metrics: Metrics
+    ) -> None:
         self._options = options
+        self._text = text
         self._bridge = bridge
         self._metrics = metrics
         self._started = time.time()
@@ -93,6 +98,10 @@ class Status:
                 "queue_limit": self._options.queue_limit,
             },
             "dialects": ["openai-chat", "openai-completions", "anthropic-messages"],
+            "structured_output": {
+                "formats": ["json_object", "json_schema"],
+                "constrained_decoding": bool(bridge.info.get("schemas")),
+            },
             "vision": {"enabled": False, "available": False},
             "activity": {
                 "requests": int(self._metrics.totals["requests"]),
@@ -104,6 +113,40 @@ class Status:
             "decisions": list(self._options.decisions),
         }
         return JSONResponse(document)
+
+    async def props(self, request: Request) -> Response:
+        """GET /props, in llama.cpp's words: what programs made for its server ask first."""
+        bridge, options = self._bridge, self._options
+        sampling = {k: v for k, v in msgspec.to_builtins(options.sampling).items() if v is not None}
+        document = {
+            "default_generation_settings": {
+                "n_ctx": bridge.max_context,
+                "params": {**sampling, "n_predict": -1},
+            },
+            "total_slots": len(bridge.slots),
+            "model_alias": options.model_name,
+            "model_path": "" if options.gguf is None else options.gguf.name,
+            "chat_template": self._text.chat_template,
+            "modalities": {"vision": False, "audio": False},
+            "build_info": f"strata {__version__}",
+            "is_sleeping": False,
+        }
+        return JSONResponse(document)
+
+    async def slots(self, request: Request) -> Response:
+        """GET /slots, in llama.cpp's words."""
+        context = self._bridge.max_context
+        entries = [
+            {
+                "id": slot["slot"],
+                "n_ctx": context,
+                "is_processing": slot["state"] != "idle",
+                "n_prompt_tokens": slot.get("prompt_tokens", 0),
+                "n_decoded": slot.get("generated", 0),
+            }
+            for slot in self._metrics.slots()
+        ]
+        return JSONResponse(entries)
 
     async def metrics(self, request: Request) -> Response:
         """GET /metrics: JSON, or Prometheus by `Accept` or `?format=prometheus`."""

@@ -32,6 +32,11 @@ class TextModel(Protocol):
         """Tokens that end an answer; they are never shown."""
         ...
 
+    @property
+    def chat_template(self) -> str:
+        """The template's text."""
+        ...
+
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         """The ids of `text`; with `parse_special` the names of control tokens become tokens."""
         ...
@@ -75,6 +80,7 @@ class GgufText:
             gguf.close()
         self.vocab_size = self._tokenizer.vocab_size
         self.eos_ids = self._tokenizer.eos_ids
+        self.chat_template = self._template.source
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         """See `TextModel`."""

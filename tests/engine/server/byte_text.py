@@ -22,6 +22,7 @@ class ByteDecoder:
 class ByteText:
     vocab_size = 257
     eos_ids = frozenset([EOS])
+    chat_template = "{{ messages }}"
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         return list(text.encode())

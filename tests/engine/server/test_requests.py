@@ -215,6 +215,24 @@ def test_metrics_in_both_forms(server: Running) -> None:
         )
 
 
+def test_props_and_slots_in_llama_cpp_s_words(server: Running) -> None:
+    props = server.http.get("/props").json()
+    assert props["default_generation_settings"]["n_ctx"] == 200
+    assert (props["total_slots"], props["model_alias"]) == (4, "tiny")
+    assert props["chat_template"] == "{{ messages }}"
+    with running({"slots": 2}) as run:
+        body = {"prompt": script(say="abc", hold=1), "stream": True}
+        with run.http.stream("POST", "/v1/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            while "text" not in next(lines):
+                pass
+            slots = run.http.get("/slots").json()
+            assert [slot["is_processing"] for slot in slots] == [True, False]
+            assert slots[0]["n_prompt_tokens"] == len(body["prompt"])
+            assert slots[0]["n_decoded"] >= 1
+            run.control.send("release")
+
+
 def test_metrics_tell_where_experts_were_found(server: Running) -> None:
     assert server.http.get("/metrics").json()["experts"] is None
     with running({"facts": {"expert_hits": 9, "expert_fetches": 3}}) as run:

@@ -38,6 +38,8 @@ class JsonDecoder:
 class JsonText(ToyWords):
     """`ToyWords` as a server's text model; a prompt is read letter by letter."""
 
+    chat_template = ""
+
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         return [ord(char) % 30 for char in text]
 
