@@ -214,7 +214,7 @@ def choose_kernel(
             block = start + i
             tl.store(out + block, tl.where(block < complete, block, -1), mask=block < budget)
     else:
-        scores = SCORES + tl.program_id(0).to(tl.int64) * tl.multiple_of(stride, 16)
+        scores = SCORES + tl.program_id(0).to(tl.int64) * stride
         # Where B are all, no number of scores that are not there may reach anything.
         score = tl.load(scores + i, mask=i < complete, other=-1.0)
         bits = score.to(tl.int32, bitcast=True)

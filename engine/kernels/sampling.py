@@ -7,6 +7,9 @@ outside has K others before it. Weights are whole numbers from the float64 opera
 sampler, one by one.
 """
 
+# Tuples grow in loops that Triton unrolls.
+# mypy: disable-error-code="assignment"
+
 from __future__ import annotations
 
 import struct
@@ -21,9 +24,10 @@ from engine.logits import WIDE
 
 LEAF = tl.constexpr(16)
 TOP = tl.constexpr(256)
-TOPS = tl.constexpr(16)  # of a program of `maxima`
+TOPS = tl.constexpr(8)  # of a program of `maxima`
 NOT_FINITE = tl.constexpr(0x7FFFFFFF)
 NOTHING = tl.constexpr(-0x80000000)
+NO_LOGIT = tl.constexpr(-0x8000000000000000)
 TILE = 1024
 """Logits that a program of `weigh` weighs."""
 WORDS = 4
@@ -48,46 +52,51 @@ def sortable(x):
     return tl.where((bits & 0x7FFFFFFF) >= 0x7F800000, NOT_FINITE, order)
 
 
-@triton.jit(do_not_specialize=["columns", "tops"])
-def maxima(LOGITS, LEAVES, TOP_MAXIMA, columns, tops, PDL: tl.constexpr):
-    """The largest of each leaf and of each top. Grid (tops / 16, rows)."""
+@triton.jit(do_not_specialize=["units", "tops"])
+def maxima(
+    LOGITS, LEAVES, TOP_MAXIMA, SO_FAR, BEST, HOST, units, tops, UNIT: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """The largest of each leaf and of each top; of the row, the lowest id of the largest logit, -1
+    where one is not finite. Grid (tops / TOPS, rows).
+
+    SO_FAR: int64 [rows, 2], the best logit of the programs that are done, above the complement of
+    its id, and how many they are; NO_LOGIT and 0 before and after. A row is `units` of UNIT logits:
+    fours are loaded together.
+    """
     announce(PDL)
     row = tl.program_id(1).to(tl.int64)
     first = tl.program_id(0) * TOPS
+    columns = units * UNIT
+    # A thread has a leaf, in four loads.
     leaf = first * LEAF + tl.arange(0, TOPS * LEAF)
-    at = leaf[:, None] * LEAF + tl.arange(0, LEAF)[None, :]
+    at = leaf[:, None] * LEAF + tl.arange(0, 4)[None, :]
     wait(PDL)
-    x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
-    keys = tl.max(tl.where(at < columns, sortable(x), NOTHING), axis=1)
-    tl.store(LEAVES + row * tops * LEAF + leaf, keys)
-    keys = tl.max(tl.reshape(keys, [TOPS, LEAF]), axis=1)
-    tl.store(TOP_MAXIMA + row * tops + first + tl.arange(0, TOPS), keys)
-
-
-@triton.jit
-def first_of(keys, at):
-    """The smallest `at` whose key is the largest one, and that key."""
-    largest = tl.max(keys, axis=0)
-    return tl.min(tl.where(keys == largest, at, NOT_FINITE), axis=0), largest
-
-
-@triton.jit(do_not_specialize=["columns", "tops"])
-def best(LOGITS, LEAVES, TOP_MAXIMA, BEST, HOST, columns, tops, B: tl.constexpr, PDL: tl.constexpr):
-    """The lowest id of the largest logit, -1 where one is not finite. Grid (rows,)."""
-    announce(PDL)
-    row = tl.program_id(0).to(tl.int64)
-    at = tl.arange(0, B)
-    inner = tl.arange(0, LEAF)
-    wait(PDL)
-    keys = tl.load(TOP_MAXIMA + row * tops + at, mask=at < tops, other=NOTHING)
-    top, largest = first_of(keys, at)
-    leaf, _ = first_of(tl.load(LEAVES + (row * tops + top) * LEAF + inner), top * LEAF + inner)
-    at = leaf * LEAF + inner
-    x = tl.load(LOGITS + row * columns + at, mask=at < columns, other=0.0)
-    token, _ = first_of(tl.where(at < columns, sortable(x), NOTHING), at)
-    token = tl.where(largest == NOT_FINITE, -1, token)
-    tl.store(BEST + row, token)
-    tl.store(HOST + row, token)
+    x = ()
+    for i in tl.static_range(4):
+        inside = at + 4 * i < columns
+        x += (tl.load(LOGITS + row * columns + at + 4 * i, mask=inside, other=0.0),)
+    largest = tl.full([TOPS * LEAF], NOTHING, tl.int32)
+    token = tl.zeros([TOPS * LEAF], tl.int32)
+    for i in tl.static_range(4):
+        keys = tl.where(at + 4 * i < columns, sortable(x[i]), NOTHING)
+        key = tl.max(keys, axis=1)
+        one = tl.min(tl.where(keys == key[:, None], at + 4 * i, NOT_FINITE), axis=1)
+        token = tl.where(key > largest, one, token)
+        largest = tl.maximum(largest, key)
+    tl.store(LEAVES + row * tops * LEAF + leaf, largest)
+    top_maxima = tl.max(tl.reshape(largest, [TOPS, LEAF]), axis=1)
+    tl.store(TOP_MAXIMA + row * tops + first + tl.arange(0, TOPS), top_maxima)
+    both = (largest.to(tl.int64) << 32) | (token ^ NOT_FINITE).to(tl.int64)
+    so_far = SO_FAR + row * 2
+    tl.atomic_max(so_far, tl.max(both, axis=0), sem="relaxed")
+    if tl.atomic_add(so_far + 1, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+        found = tl.atomic_xchg(so_far, tl.full((), NO_LOGIT, tl.int64), sem="relaxed")
+        tl.store(so_far + 1, 0)
+        best = (found & 0x7FFFFFFF).to(tl.int32) ^ NOT_FINITE
+        best = tl.where((found >> 32).to(tl.int32) == NOT_FINITE, -1, best)
+        tl.store(BEST + row, best)
+        tl.store(HOST + row, best)
 
 
 @triton.jit
@@ -298,6 +307,7 @@ class Chooser:
 
         self._leaves = here(rows, self._tops * LEAF.value)
         self._top_maxima = here(rows, self._tops)
+        self._so_far = torch.tensor([[NO_LOGIT.value, 0]] * rows).to(device)
         self.best = here(rows)
         self._scratch = here(rows, WIDE)
         self._sums = here(rows, self._tiles, dtype=torch.int64)
@@ -314,11 +324,11 @@ class Chooser:
     def find_best(self, logits: torch.Tensor) -> None:
         """`best` and `found` of every row of float32 [R, columns]."""
         rows, tops = logits.shape[0], self._tops
+        unit = 1 if self._columns % 4 else 4
         options = launch_options(logits)
         tree = (logits, self._leaves, self._top_maxima)
-        maxima[(tops // TOPS.value, rows)](*tree, self._columns, tops, num_warps=4, **options)
-        best[(rows,)](
-            *tree, self.best, self.found, self._columns, tops, B=triton.next_power_of_2(tops),
+        maxima[(tops // TOPS.value, rows)](
+            *tree, self._so_far, self.best, self.found, self._columns // unit, tops, UNIT=unit,
             num_warps=4, **options,
         )  # fmt: skip
 

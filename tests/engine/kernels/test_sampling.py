@@ -33,6 +33,7 @@ def chosen(rows: np.ndarray, asks: list[Ask], room: int = 8) -> DeviceLogits:
     """The rows, as on a device."""
     logits = torch.from_numpy(rows)
     chooser = Chooser(room, rows.shape[1], "cpu")
+    chooser.find_best(-logits)  # leaves nothing that the next one reads
     chooser.find_best(logits)
     return DeviceLogits(logits, chooser, range(len(rows)), asks)
 
@@ -172,7 +173,7 @@ def kernels_of_a_vocabulary(kernels: list[Any]) -> None:
         logits, torch.zeros(1, dtype=torch.int64), torch.zeros(1, 2, dtype=torch.int64)
     )
     rows_at(logits, torch.zeros(1, dtype=torch.int32))
-    assert len({kernel.hash for kernel in kernels}) == 8
+    assert len({kernel.hash for kernel in kernels}) == 7
     assert not any("fma." in kernel.asm["ptx"] for kernel in kernels)
 
 
