@@ -9,7 +9,7 @@ from bench.pipelines import clear_all
 from bench.texts import Text
 from engine.engine import Engine
 from engine.pipeline import Pipeline
-from engine.request import Event, Finished, Produced, Request
+from engine.request import Event, Finished, Produced, PromptRead, Request
 from engine.sampler import choose, hash_row
 from engine.sampling import Sampling
 from engine.window import Span, Verdict, Window
@@ -23,46 +23,82 @@ class Row:
     hash: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Played:
-    """A text's rows so far; `reused` prompt tokens were not computed."""
+    """A text's rows so far; `read` prompt tokens are in, `reused` of them were not computed."""
 
     text: Text
+    name: str
     rows: list[Row] = field(default_factory=list)
+    read: int = 0
     reused: int = 0
     offered: int = 0
     error: str = ""
+
+
+class Stage:
+    """Texts that come and go on one engine, window by window."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._count = 0
+        self.running: dict[str, Played] = {}
+
+    def begin(self, text: Text, slot: int | None = None) -> Played:
+        """Seats a text, in `slot` if that is said."""
+        self._count += 1
+        one = Played(text, str(self._count))
+        one.reused = self._engine.submit(_request(one.name, text, slot)).reused
+        self.running[one.name] = one
+        return one
+
+    def step(self) -> None:
+        """One window."""
+        self._take(self._engine.step())
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Windows until `reached`, or nothing runs."""
+        while self.running and not reached():
+            self.step()
+
+    def leave(self, one: Played) -> None:
+        """Cancels a text."""
+        self._take(self._engine.settle())
+        self._engine.cancel(one.name)
+        self.running.pop(one.name, None)
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for event in events:
+            one = self.running[event.id]
+            match event:
+                case Produced(choice=choice):
+                    one.rows.append(Row(choice.token, choice.row_hash or ""))
+                case PromptRead(read=read):
+                    one.read = read
+                case Finished():
+                    one.offered, one.error = event.offered, event.error
+                    del self.running[event.id]
 
 
 def play(
     engine: Engine, texts: Sequence[Text], *, at_once: int, slot: int | None = None
 ) -> list[Played]:
     """Plays `texts`, at most `at_once` together; `slot` names the seat when it is one by one."""
-    played = [Played(text) for text in texts]
-    waiting = list(enumerate(played))
-    running: set[str] = set()
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            index, one = waiting.pop(0)
-            one.reused = engine.submit(_request(str(index), one.text, slot)).reused
-            running.add(str(index))
-        for event in engine.step():
-            _take(played[int(event.id)], event)
-            if isinstance(event, Finished):
-                running.remove(event.id)
+    stage = Stage(engine)
+    played: list[Played] = []
+    while len(played) < len(texts) or stage.running:
+        while len(played) < len(texts) and len(stage.running) < at_once:
+            played.append(stage.begin(texts[len(played)], slot))
+        stage.step()
     return played
 
 
 def play_until(engine: Engine, text: Text, tokens: int, slot: int) -> Played:
     """Plays a text in `slot` and cancels it once it has at least `tokens` tokens."""
-    one = Played(text)
-    one.reused = engine.submit(_request("0", text, slot)).reused
-    while engine.busy and len(one.rows) < tokens:
-        for event in engine.step():
-            _take(one, event)
-    for event in engine.settle():
-        _take(one, event)
-    engine.cancel("0")
+    stage = Stage(engine)
+    one = stage.begin(text, slot)
+    stage.until(lambda: len(one.rows) >= tokens)
+    stage.leave(one)
     return one
 
 
@@ -75,14 +111,6 @@ def _request(name: str, text: Text, slot: int | None) -> Request:
         slot=slot,
         hashes=True,
     )
-
-
-def _take(one: Played, event: Event) -> None:
-    if isinstance(event, Produced):
-        one.rows.append(Row(event.choice.token, event.choice.row_hash or ""))
-    elif isinstance(event, Finished):
-        one.offered += event.offered
-        one.error = event.error
 
 
 class Alone:

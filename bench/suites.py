@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from bench.pipelines import clear_all
-from bench.player import Played, Row, play, play_until, prompt_hashes
+from bench.player import Played, Row, Stage, play, play_until, prompt_hashes
 from bench.texts import Text
 from engine.engine import Engine, EngineOptions
 from engine.pipeline import Pipeline
@@ -154,6 +154,55 @@ def _cancelled(material: Material) -> Iterator[Case]:
         yield _case(known, play(engine, [rest], at_once=1, slot=slot)[0], skip=len(got))
 
 
+def _interleave(material: Material) -> Iterator[Case]:
+    """The longest prompt comes while others write, gives way, and goes on where it was; its next
+    turns begin behind all that its seat holds and at a checkpoint, again beside another."""
+    engine = material.engine(
+        spec=material.options.spec, chunk=24, checkpoints=64, checkpoint_every=16
+    )
+    stage = Stage(engine)
+    lengths = [len(known.text.prompt) for known in material.firsts]
+    index = lengths.index(max(lengths))
+    long = material.firsts[index]
+    others = [known for known in material.firsts if known is not long]
+    others = others[: min(2, material.pipeline.slots - 1)]
+    seat = len(others)
+    beside = [stage.begin(known.text, slot) for slot, known in enumerate(others)]
+    stage.until(lambda: all(len(one.rows) > 2 for one in beside))
+    first = stage.begin(long.text, seat)
+    stage.until(lambda: first.read > 0)
+    problem = "its prompt was read in one window" if first.rows else ""
+    stage.leave(first)
+    stage.step()
+    again = stage.begin(long.text, seat)
+    problem = problem if again.reused else "what it had read was lost"
+    stage.until(lambda: False)
+    for known, one in zip(others, beside, strict=True):
+        yield _case(known, one)
+    yield _case(long, again, problem=problem)
+    for known in (material.longer[index], material.forked[index]):
+        pairs = [(other, stage.begin(other.text, 0)) for other in others[:1]]
+        turn = stage.begin(known.text, seat)
+        stage.until(lambda: False)
+        for other, one in pairs:
+            yield _case(other, one)
+        yield _case(known, turn, problem="" if turn.reused else "nothing was kept")
+
+
+def _evict(material: Material) -> Iterator[Case]:
+    """A second turn whose history another conversation has pushed out of its seat: read again."""
+    engine = material.engine(spec=material.options.spec)
+    half = -(-len(material.firsts) // 2)
+    for first, second in list(zip(material.firsts, material.longer, strict=True))[:half]:
+        begins = first.text.prompt[:16]
+        other = min(material.firsts, key=lambda known: known.text.prompt[:16] == begins)
+        for text in (replace(first.text, max_new=2), replace(other.text, max_new=2)):
+            play(engine, [text], at_once=1, slot=0)
+        one = play(engine, [second.text], at_once=1, slot=0)[0]
+        kept = one.reused >= len(first.text.prompt)
+        yield _case(second, one, problem="its history was still there" if kept else "")
+
+
 SUITES: tuple[Suite, ...] = (
     Suite("slots", "several conversations in one window", _slots),
     Suite("drafts", "drafts on, in slots together", _drafts, needs_drafts=True),
@@ -162,5 +211,7 @@ SUITES: tuple[Suite, ...] = (
     Suite("prefill", "prompt windows of 7 and 512 rows beside decoding", _prefill),
     Suite("prefix", "a second turn behind all that the slot holds", _prefix),
     Suite("checkpoint", "another second turn, from a checkpoint inside the prompt", _checkpoint),
+    Suite("interleave", "a long prompt beside others, which gives way and goes on", _interleave),
+    Suite("evict", "a second turn whose history is read again", _evict),
     Suite("cancelled", "cancelled in mid-answer and continued", _cancelled),
 )

@@ -103,6 +103,14 @@ def _spans(window: Window) -> int:
             lambda window: any(span.start > 150 and span.certain > 1 for span in window.spans),
         ),
         (
+            "interleave",
+            lambda window: _spans(window) > 2 and any(span.certain > 8 for span in window.spans),
+        ),
+        (
+            "evict",
+            lambda window: any(span.start > 150 and span.certain > 1 for span in window.spans),
+        ),
+        (
             "cancelled",
             lambda window: any(span.start > 100 and span.drafts for span in window.spans),
         ),
