@@ -43,6 +43,11 @@ def check_exactness(
         typer.Option(metavar="K=V,...", help="Sampling keys; else a greedy and a sampled set."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random chunks.")] = 1,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Check a running server: clients leave it in mid-answer."),
+    ] = None,
+    api_key: Annotated[str | None, typer.Option(metavar="KEY", help="Of that server.")] = None,
     device: Device = None,
     synthetic: Synthetic = None,
     slots: Slots = None,
@@ -63,6 +68,8 @@ def check_exactness(
     from strata_cli.chosen import choose, engine_flags
 
     console = Console(as_json, quiet, verbose)
+    if url is not None:
+        return _check_server(url, api_key, suite, max_new, console)
     suites = choose_suites(suite)
     chosen_keys = (GREEDY, SAMPLED) if keys is None else (_keys(keys),)
     flags = engine_flags(
@@ -94,6 +101,30 @@ def check_exactness(
     )
     _show(report, console)
     return 0 if report.equal else 1
+
+
+def _check_server(
+    url: str, api_key: str | None, suite: str | None, max_new: int, console: Console
+) -> int:
+    import httpx
+
+    from bench.early_close import MEANING, PATIENCE_S, SUITE, early_close
+
+    if suite not in (None, SUITE):
+        raise ConfigError(f"--suite: {suite!r} cannot be played over HTTP", f"there is {SUITE}")
+    console.note(f"{SUITE}: {MEANING}")
+    headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+    with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=PATIENCE_S) as http:
+        found = early_close(http, tokens=max_new)
+    if console.json:
+        console.document({"equal": not found.difference, "suite": SUITE, **asdict(found)})
+    else:
+        state = "DIFFERENT" if found.difference else "equal"
+        counts = f"{found.answers} answers, {found.left} clients left"
+        console.result(f"{SUITE:12} {state}  {counts}, {found.seconds:.1f} s")
+        if found.difference:
+            console.result(f"first difference: {found.difference}")
+    return 1 if found.difference else 0
 
 
 def _keys(text: str) -> Sampling:
