@@ -70,14 +70,14 @@ def prepare_heads(
         x = normed(x, at, constants, eps, K, HALF, M, SHUFFLE)
         vector = cell * KV + head
         scales = KEY_SCALES + vector * ((K + 63) // 64)
-        store_lanes(x, KEYS + vector * K, scales, head < KV, K, CODED, M)
+        store_lanes(x, KEYS + vector * K, scales, head < KV, K, CODED, M, SHUFFLE)
     else:
         head = (part - QUERY_PARTS - KEY_PARTS) * M + tl.arange(0, M)[:, None]
         wait(PDL)
         values = lanes_at(V_ROWS + (row * KV + head) * V, head < KV, V, M)
         vector = cell * KV + head
         scales = VALUE_SCALES + vector * ((V + 63) // 64)
-        store_lanes(values, VALUES + vector * V, scales, head < KV, V, CODED, M)
+        store_lanes(values, VALUES + vector * V, scales, head < KV, V, CODED, M, SHUFFLE)
 
 
 @triton.jit(

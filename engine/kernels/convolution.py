@@ -3,9 +3,10 @@
 Order: a row and channel starts from 0 and adds its taps from the oldest on, as
 `engine/reference/convolution.py` does; a tap before the start of the conversation adds nothing.
 
-A program computes 16 rows of one span. Only the first of a span reads the ring (its other rows find
-their past in the window), and that program also writes the ring, after it has read: one launch, and
-no program waits for another.
+In short windows a program has all rows of a span, some at a time: cells of the ring that its rows
+overwrite are read by none that follow. In long ones it has 16 rows; only the first program of a
+span reads the ring (its other rows find their past in the window), and that one also writes the
+ring, after it has read. One launch, and no program waits for another.
 """
 
 # Tuples grow in loops that Triton unrolls.
@@ -22,8 +23,10 @@ from engine.kernels.scalar import silu
 from engine.kernels.spans import capacity, line_of, share_of, shares
 from engine.rows import Rows
 
-# Rows of a program, at least; its channels; its warps.
-ROWS, CHANNELS, WARPS = 16, 128, 4
+# Windows of more rows are prompts: their rows are spread over programs.
+MOST_ROWS = 64
+# Rows at a time in short windows and in long ones, there at least; channels and warps of a program.
+FEW, ROWS, CHANNELS, WARPS = 4, 16, 128, 4
 
 
 def causal_convolution(
@@ -36,14 +39,15 @@ def causal_convolution(
     x = x.contiguous()
     out = torch.empty_like(x)
     channels, taps = weight.shape
-    tile = max(ROWS, triton.next_power_of_2((taps - 1) * dilation))
-    grid = (shares(rows, x.shape[0], tile), triton.cdiv(channels, CHANNELS))
-    if rows.spans.shape[0]:
-        convolve[grid](
-            x, ring, weight, rows.spans, out, rows.spans.shape[0],
+    spans, long = rows.spans.shape[0], x.shape[0] > MOST_ROWS
+    tile = max(ROWS, triton.next_power_of_2((taps - 1) * dilation)) if long else FEW
+    parts = shares(rows, x.shape[0], tile) if long else spans
+    if spans:
+        convolve[parts, triton.cdiv(channels, CHANNELS)](
+            x, ring, weight, rows.spans, out, spans,
             TAPS=taps, DILATION=dilation, LENGTH=ring.shape[1], N=channels,
-            KEPT=triton.next_power_of_2(ring.shape[1]), CAPACITY=capacity(rows),
-            R=tile, B=CHANNELS, num_warps=WARPS, **launch_options(x),
+            KEPT=triton.next_power_of_2(ring.shape[1]), CAPACITY=capacity(rows) if long else 16,
+            SHARED=long, R=tile, B=CHANNELS, num_warps=WARPS, **launch_options(x),
         )  # fmt: skip
     return out
 
@@ -95,25 +99,35 @@ def keep_last(X, PAST, c, live, x_row, count, start, length, channels, KEPT: tl.
 def convolve(
     X, RING, WEIGHT, SPANS, OUT, spans,
     TAPS: tl.constexpr, DILATION: tl.constexpr, LENGTH: tl.constexpr, N: tl.constexpr,
-    KEPT: tl.constexpr, CAPACITY: tl.constexpr, R: tl.constexpr, B: tl.constexpr,
-    PDL: tl.constexpr,
+    KEPT: tl.constexpr, CAPACITY: tl.constexpr, SHARED: tl.constexpr, R: tl.constexpr,
+    B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (shares of R rows, blocks of B channels). R is at least the reach of the taps."""
+    """Grid (spans, blocks of B channels). SHARED: the first axis is shares of R rows, R at least
+    the reach of the taps."""
     announce(PDL)
     c = (tl.program_id(1) * B + tl.arange(0, B))[None, :]
-    taps = weights_of(WEIGHT, c, c < N, TAPS)
+    # In one tile, a row's warp has its weights; more rows a warp share them.
+    each = c if SHARED else c + tl.zeros([R, 1], tl.int32)
+    taps = weights_of(WEIGHT, each, each < N, TAPS)
+    span, tile = tl.program_id(0), 0
     wait(PDL)
-    span, tile = share_of(SPANS, spans, tl.program_id(0), R, CAPACITY)
+    if SHARED:
+        span, tile = share_of(SPANS, spans, tl.program_id(0), R, CAPACITY)
     if span < spans:
         slot, first, count, start, _ = line_of(SPANS, span)
-        i = (tile * R + tl.arange(0, R))[:, None]
-        live = (i < count) & (c < N)
         x_at = X + first * N
         past = RING + slot * LENGTH * N
-        total, _ = convolved(
-            x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B
-        )
-        tl.store(OUT + first * N + i * N + c, total, mask=live)
-        if tile == 0:
+        for t in range(tile, tile + 1 if SHARED else (count + R - 1) // R):
+            i = (t * R + tl.arange(0, R))[:, None]
+            live = (i < count) & (c < N)
+            total, input = convolved(
+                x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B
+            )
+            tl.store(OUT + first * N + i * N + c, total, mask=live)
+            if not SHARED:
+                tl.debug_barrier()  # the ring is read, by every thread
+                cell = (start + i) % LENGTH * N + c
+                tl.store(past + cell, input, mask=live & (i >= count - LENGTH))
+        if SHARED and tile == 0:
             tl.debug_barrier()  # the ring is read, by every thread
             keep_last(x_at, past, c, c < N, N, count, start, LENGTH, N, KEPT)

@@ -16,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.choice import choose_best
 from engine.kernels.dependent import announce, launch_options, wait
 from engine.kernels.dots import finished, lanes_at, products, shuffles, zeros
 from engine.kernels.rings import is_in_window, is_overwritten
@@ -27,8 +28,10 @@ from engine.rows import Rows
 TILE, TILES = 4, 4
 # Rows of one slot that a program scores for the keys that it has read, in windows of many rows.
 TOGETHER = 32
-# Most scores that a program compares at a time.
+# Most scores that a program compares at a time where there is no PTX.
 CHUNK = 16384
+# Where there is: warps of a program, and blocks that it lists at a time where all are taken.
+PTX_WARPS, PTX_BLOCKS = 16, 512
 PROGRAMS = 2048
 # Bytes of scores; more rows take turns.
 SCRATCH_BYTES = 256 << 20
@@ -57,12 +60,15 @@ def prepare_index(
         only = tl.arange(0, M)[:, None] == 0
         block = position // RATIO
         constants = head_constants(K_NORM, TABLE, block * RATIO, K, HALF, M)
+        slot = tl.load(SLOTS + row).to(tl.int64)
+        found = ()
+        for back in tl.static_range(RATIO):
+            found = found + (is_in_window(SLOTS, POSITIONS, row, back),)
         wait(PDL)
         if (position + 1) % RATIO == 0:
-            slot = tl.load(SLOTS + row).to(tl.int64)
             total = zeros((K + 31) // 32, M, 32)
             for back in tl.static_range(RATIO - 1, -1, -1):
-                here = is_in_window(SLOTS, POSITIONS, row, back)
+                here = found[back]
                 new = X + (row - back * here) * K
                 old = RAW + (slot * length + (position - back) % length) * K
                 after = ()
@@ -77,7 +83,10 @@ def prepare_index(
             mean = ()
             for step in tl.static_range((K + 31) // 32):
                 at = step * 32 + lane
-                value = tl.div_rn(total[step], tl.full([M, 32], RATIO, tl.float32))
+                if RATIO & (RATIO - 1) == 0:
+                    value = total[step] * (1.0 / RATIO)  # exact, as the quotient
+                else:
+                    value = tl.div_rn(total[step], tl.full([M, 32], RATIO, tl.float32))
                 mean = mean + (value,)
                 if HALF % 32 != 0:
                     tl.store(key + at, value, mask=only & (at < K))
@@ -160,7 +169,8 @@ def scores_kernel(
                     score = tl.div_rn(score, tl.full([M, 8], ROOT, tl.float32))
                     block = (tile * N + column) * M + tl.arange(0, M)[:, None]
                     at = SCORES + (r + tl.zeros([M, 1], tl.int64)) * stride + block
-                    tl.store(at, score, mask=(column < N) & (block < complete))
+                    # -1 behind the last one: who chooses reads whole tiles.
+                    tl.store(at, tl.where(block < complete, score, -1.0), mask=column < N)
         row = end
 
 
@@ -192,11 +202,12 @@ def least_chosen(SCORES, bits, complete, budget, ALL: tl.constexpr, B: tl.conste
 def choose_kernel(
     SCORES, X, RAW, SLOTS, POSITIONS, OUT, first, rows, length, budget, stride,
     RATIO: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, ALL: tl.constexpr, B: tl.constexpr,
-    PDL: tl.constexpr,
+    PTX: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The `budget` largest scores of a row, equal ones lowest block first, ascending; all blocks
     and -1 where there are no more. Grid (rows from `first` on,). Also writes the row's raw key into
-    the ring, which no program of this launch reads. ALL: a row has at most B blocks."""
+    the ring, which no program of this launch reads. ALL: a row has at most B blocks; without PTX
+    only."""
     announce(PDL)
     row = tl.program_id(0).to(tl.int64) + first
     position = tl.load(POSITIONS + row)
@@ -213,6 +224,8 @@ def choose_kernel(
         for start in range(0, budget, B):
             block = start + i
             tl.store(out + block, tl.where(block < complete, block, -1), mask=block < budget)
+    elif PTX:
+        choose_best(SCORES + tl.program_id(0).to(tl.int64) * stride, out, complete, budget)
     else:
         scores = SCORES + tl.program_id(0).to(tl.int64) * stride
         # Where B are all, no number of scores that are not there may reach anything.
@@ -304,7 +317,9 @@ def choose(
     stride = -(-most // 16) * 16
     turn = max(1, min(count, SCRATCH_BYTES // (4 * stride)))
     scores = torch.empty(turn, stride, device=k.device)
-    chunk = min(CHUNK, triton.next_power_of_2(stride))
+    ptx = shuffles(k)
+    chunk = min(PTX_BLOCKS if ptx else CHUNK, triton.next_power_of_2(stride))
+    warps = PTX_WARPS if ptx else max(1, min(32, chunk // 512))
     tiles = -(-most // (TILE * TILES))
     for first in range(0, count, turn):
         part = slice(first, min(first + turn, count))
@@ -318,7 +333,7 @@ def choose(
         )  # fmt: skip
         choose_kernel[(n,)](
             scores, k, raw_keys, *where, chosen, first, count, length, budget, stride,
-            RATIO=ratio, K=width, BK=triton.next_power_of_2(width), ALL=most <= chunk, B=chunk,
-            num_warps=max(1, min(32, chunk // 512)), **options,
+            RATIO=ratio, K=width, BK=triton.next_power_of_2(width), ALL=ptx or most <= chunk,
+            B=chunk, PTX=ptx, num_warps=warps, **options,
         )  # fmt: skip
     return chosen

@@ -65,7 +65,9 @@ def normed(
     """
     STEPS: tl.constexpr = (K + 31) // 32
     lane = tl.arange(0, 32)[None, :] + tl.arange(0, M)[:, None] * 0
-    mean = tl.div_rn(dot(x, x, K, M, SHUFFLE), tl.full([M, 8], K, tl.float32))
+    # Where K is a power of two its inverse is exact: the product rounds as the quotient does.
+    mean = dot(x, x, K, M, SHUFFLE)
+    mean = mean * (1.0 / K) if K & (K - 1) == 0 else tl.div_rn(mean, tl.full([M, 8], K, tl.float32))
     factor = tl.div_rn(tl.full([M, 8], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
     factor = spread(factor, M)
     heads = ()
