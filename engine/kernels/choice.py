@@ -233,18 +233,18 @@ def _place() -> str:
     return "\n".join(lines)
 
 
-_WORDS = (
-    "threads tid lane warp lane4 below first i j t y need base next range width bins digit over"
-    " here sum until owner prefix border share start end above equal above_before equal_before"
-    " shared_bins shared_counts"
-).split()
+_REGISTERS = (
+    "threads, tid, lane, warp, lane4, below, first, i, j, t, y, need, base, next, range, width,"
+    " bins, digit, over, here, sum, until, owner, prefix, border, share, start, end, above, equal,"
+    " above_before, equal_before, shared_bins, shared_counts"
+)
 
 CHOOSE = tl.constexpr(
     f"""{{
 .reg .pred p, q, any, {", ".join(f"p{k}" for k in range(_AHEAD))};
 .reg .pred {", ".join(f"{name}{e}" for name in ("pa", "pe") for e in range(4))};
 .reg .b64 at;
-.reg .b32 {", ".join(_WORDS)};
+.reg .b32 {_REGISTERS};
 .reg .b32 {", ".join(f"x{k}{e}" for k in range(_AHEAD) for e in range(4))};
 .reg .b32 {", ".join(f"h{j}" for j in range(8))};
 .shared .align 16 .b32 counted_scores[1024];

@@ -183,6 +183,52 @@ def walk(
 
 
 @triton.jit
+def pieces_at(AT, K: tl.constexpr, GROUPS: tl.constexpr):
+    """K values in memory from AT on: a tuple of [1, 32]."""
+    lane = tl.arange(0, 32)
+    parts = ()
+    for g in tl.static_range(GROUPS):
+        if K % 32 == 0:
+            part = tl.load(AT + (g * 32 + lane))
+        else:
+            part = tl.load(AT + (g * 32 + lane), mask=g * 32 + lane < K, other=0.0)
+        parts += (part[None, :],)
+    return parts
+
+
+@triton.jit
+def walk_certain(
+    ROWS, GATES, OUT, BASE, state, value, head, first, certain, one,
+    KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    KEY_STRIDE: tl.constexpr, VALUE_STRIDE: tl.constexpr, M: tl.constexpr, GROUPS: tl.constexpr,
+    SHUFFLE: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """`walk` of the certain rows of a prompt; stores and returns the state.
+
+    Memory takes longer than several rows: rows are copied to shared memory AHEAD - 1 rows before
+    they are needed. The compiler does so with each load of the loop that gives more than a number,
+    so decay and beta are loaded once a value.
+    """
+    ROW: tl.constexpr = 2 * KH * K + H * V
+    values = tl.program_id(0) * M + tl.arange(0, M)
+    q_at = ROWS + (head % KH) * K
+    v_at = ROWS + 2 * KH * K + head * V + values
+    a_at = GATES + head + values * 0
+    out_at = OUT + head * V + value * one + tl.arange(0, 8)[None, :]
+    live = (value < V) & (tl.arange(0, 8)[None, :] == 0)
+    for row in tl.range(first, first + certain, num_stages=AHEAD):
+        k = pieces_at(q_at + KH * K + row * ROW, K, GROUPS)
+        a = tl.load(a_at + row * (2 * H))[:, None]
+        b = tl.load(a_at + row * (2 * H) + H)[:, None]
+        v = tl.load(v_at + row * ROW, mask=values < V, other=0.0)[:, None]
+        q = pieces_at(q_at + row * ROW, K, GROUPS)
+        state, out = step(state, (q, k, v, a, b), 0.0, M, GROUPS, True, SHUFFLE)
+        tl.store(out_at + row * (H * V), out, mask=live)
+    store_state(BASE, value, state, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
+    return state
+
+
+@triton.jit
 def row_ends(
     out_at, BASE, state, out, value, first, i, certain,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KEY_STRIDE: tl.constexpr,

@@ -20,7 +20,7 @@ import triton.language as tl
 from engine.errors import UnsupportedModelError
 from engine.kernels.convolution import convolved, keep_last, weights_of
 from engine.kernels.delta_rows import finish, store_gates, to_length
-from engine.kernels.delta_walk import load_state, walk
+from engine.kernels.delta_walk import load_state, walk, walk_certain
 from engine.kernels.dependent import announce, launch_options, wait
 from engine.kernels.inputs import Input, as_input, room
 from engine.kernels.linear import assembly
@@ -33,6 +33,8 @@ from engine.rows import Rows
 MOST_ROWS = 64
 # Values of a program of the walk and its warps: a warp has 4 values at a time.
 VALUES, WARPS = 16, 4
+# Rows of a prompt that the walk has on their way.
+AHEAD = 5
 # Rows of a tile before and after the walk, in short windows and in long ones.
 TILE, LONG_TILE = 4, 16
 
@@ -98,7 +100,7 @@ def delta_mixer(
         CAPACITY=capacity(rows) if long else 0, SHARED=long,
         R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), **shape,
     )  # fmt: skip
-    _walk(kept, out.values, state, config, rows)
+    _walk(kept, out.values, state, config, rows, long)
     finish_rows[(heads, triton.cdiv(count, tile))](
         gate, gate.stride(0) // aligned, norm, out.values, out.codes, out.info,
         out.codes.shape[1], count, eps,
@@ -117,7 +119,7 @@ def delta_commit(
 ) -> None:
     """Applies kept draft rows to the state. `rows`: spans over the rows of the last window."""
     if rows.spans.shape[0]:
-        _walk(kept, None, state, config, rows)
+        _walk(kept, None, state, config, rows, False)
 
 
 def _walk(
@@ -126,6 +128,7 @@ def _walk(
     state: torch.Tensor,
     config: GatedDeltaNetConfig,
     rows: Rows,
+    long: bool,
 ) -> None:
     """Changes the state; writes outputs, float32 [R, H * V], if there is a place for them."""
     keys, values = config.key_length, config.value_length
@@ -136,8 +139,8 @@ def _walk(
         *kept, kept.rows if out is None else out, state, rows.spans, _zero(state.device), 1,
         KH=config.key_heads, H=config.value_heads, K=keys, V=values, M=block,
         KEY_STRIDE=state.stride(2), VALUE_STRIDE=state.stride(3), GROUPS=triton.cdiv(keys, 32),
-        OUTPUT=out is not None, SHUFFLE=shuffle, num_warps=min(WARPS, block // 4),
-        **launch_options(state),
+        OUTPUT=out is not None, AHEAD=AHEAD if long else 0, SHUFFLE=shuffle,
+        num_warps=min(WARPS, block // 4), **launch_options(state),
     )  # fmt: skip
 
 
@@ -217,9 +220,9 @@ def walk_spans(
     ROWS, GATES, OUT, STATE, SPANS, ZERO, one,
     KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, M: tl.constexpr,
     KEY_STRIDE: tl.constexpr, VALUE_STRIDE: tl.constexpr, GROUPS: tl.constexpr,
-    OUTPUT: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
+    OUTPUT: tl.constexpr, AHEAD: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (blocks of M values, heads, spans).
+    """Grid (blocks of M values, heads, spans). AHEAD: certain rows are read so early, if not 0.
 
     OUTPUT: the kernel before is `arrange`, which changes no state and lets this one start only when
     all kernels before it have ended: the state is loaded while it runs.
@@ -235,10 +238,19 @@ def walk_spans(
         state = load_state(base, value, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
         if OUTPUT:
             wait(PDL)
-        walk(
-            ROWS, GATES, OUT, ZERO, base, state, value, head, first, count, certain, one,
-            KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, OUTPUT, SHUFFLE,
-        )  # fmt: skip
+        if AHEAD:
+            state = walk_certain(
+                ROWS, GATES, OUT, base, state, value, head, first, certain, one,
+                KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, SHUFFLE, AHEAD,
+            )  # fmt: skip
+            first += certain
+            count -= certain
+            certain = 0
+        if count > 0:
+            walk(
+                ROWS, GATES, OUT, ZERO, base, state, value, head, first, count, certain, one,
+                KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, OUTPUT, SHUFFLE,
+            )  # fmt: skip
     elif OUTPUT:
         wait(PDL)
 
