@@ -24,6 +24,7 @@ from strata_cli.chosen import Chosen
 
 _SAME_NAME = (
     "fit_max_tokens",
+    "anthropic_thinking",
     "engine_silence_s",
     "allowed_hosts",
     "cors_origins",

@@ -16,6 +16,8 @@ from engine.server.bodies import ChatBody
 from engine.server.http_errors import bad_field
 from engine.server.text_model import TextModel
 
+MOST_SCHEMA = 1 << 18
+"""Characters of a schema."""
 _KINDS = "text, json_object or json_schema"
 
 
@@ -60,6 +62,9 @@ def _schema(asked: Mapping[str, Any]) -> str | None:
     if not isinstance(schema, dict):
         raise bad_field("response_format.json_schema.schema", "is not an object")
     text = msgspec.json.encode(schema).decode()
+    if len(text) > MOST_SCHEMA:
+        what = f"has {len(text)} characters, at most {MOST_SCHEMA} are allowed"
+        raise bad_field("response_format.json_schema.schema", what)
     fault = fault_of(text)
     if fault:
         raise bad_field("response_format.json_schema.schema", fault)

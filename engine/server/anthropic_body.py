@@ -55,14 +55,16 @@ class MessagesBody(CountBody, frozen=True, kw_only=True):
     stop_sequences: list[str] | None = None
 
 
-def chat_of(body: CountBody) -> ChatBody:
-    """The same as a chat request. Raises `ApiError` 400 naming the field at fault."""
+def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
+    """The same as a chat request. `unasked`: whether a request thinks that says nothing of it;
+    None: as the model's template has it. Raises `ApiError` 400 naming the field at fault."""
     if body.messages[-1].role == "assistant":
         raise bad_field("messages", "the last turn is the assistant's: it cannot be continued")
     messages = [ChatMessage(role="system", content=_text(body.system, "system"))]
     for number, turn in enumerate(body.messages):
         messages += _turn(turn, f"messages[{number}]")
     config = body.output_config or {}
+    thinks = unasked if body.thinking is None else body.thinking.get("type") != "disabled"
     said: dict[str, Any] = {}
     if isinstance(body, MessagesBody):
         fields = SamplingFields.__struct_fields__
@@ -72,8 +74,8 @@ def chat_of(body: CountBody) -> ChatBody:
         messages=messages if body.system else messages[1:],
         tools=_tools(body),
         tool_choice=_choice(body),
-        enable_thinking=(body.thinking or {}).get("type", "disabled") != "disabled",
-        reasoning_effort=_effort(body, config),
+        enable_thinking=thinks,
+        reasoning_effort=config.get("effort") if thinks else None,
         response_format=_format(config),
         **said,
     )
@@ -148,11 +150,6 @@ def _choice(body: CountBody) -> str | dict[str, Any] | None:
     if kind not in _CHOICES:
         raise bad_field("tool_choice.type", f"{kind!r} is not auto, any, tool or none")
     return _CHOICES[kind]
-
-
-def _effort(body: CountBody, config: Mapping[str, Any]) -> str | None:
-    thinks = (body.thinking or {}).get("type", "disabled") != "disabled"
-    return config.get("effort") if thinks else None
 
 
 def _format(config: Mapping[str, Any]) -> dict[str, Any] | None:

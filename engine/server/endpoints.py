@@ -46,6 +46,7 @@ class Endpoints:
         self._options = options
         self._text = text
         self._bridge = bridge
+        self._unasked = False if options.anthropic_thinking == "on_request" else None
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
@@ -71,12 +72,12 @@ class Endpoints:
         def format(prompt: ChatPrompt) -> Format:
             return AnthropicFormat(name, len(prompt.ids))
 
-        return await self._chat(request, chat_of(body), format)
+        return await self._chat(request, chat_of(body, self._unasked), format)
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens: the tokens of the prompt that /v1/messages would read."""
         body = await read_body(request, self._options, CountBody)
-        prompt = await run_in_threadpool(chat_prompt, chat_of(body), self._text)
+        prompt = await run_in_threadpool(chat_prompt, chat_of(body, self._unasked), self._text)
         return JSONResponse({"input_tokens": len(prompt.ids)})
 
     async def _chat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine.errors import ConfigError
 from engine.server.sampling import SamplingFields
@@ -39,6 +39,9 @@ class ServerOptions:
     """What a request gets where it says nothing."""
     fit_max_tokens: bool = False
     """Clamp an answer limit that does not fit in the context, instead of refusing it."""
+    anthropic_thinking: Literal["model", "on_request"] = "on_request"
+    """Whether /v1/messages thinks where a request says nothing of it: as the model's template does,
+    or not at all, as Anthropic's own API."""
     queue_limit: int = 256
     """Requests that may wait for a slot; further ones get 429."""
     outbox_limit: int = 16384

@@ -88,6 +88,12 @@ _ACTING: tuple[ConfigKey, ...] = (
     ConfigKey("aliases", _LIST, is_.texts, "Further names of the model."),
     ConfigKey("four_card_profile", _TRUE, is_.flag, "false: not the profile of four equal cards."),
     ConfigKey("fit_max_tokens", _TRUE, is_.flag, "Clamp answers that do not fit the context."),
+    ConfigKey(
+        "anthropic_thinking",
+        "model or on_request",
+        one_of("model", "on_request"),
+        "When /v1/messages thinks: as the model does by itself, or only where it is asked.",
+    ),
     ConfigKey("engine_silence_s", _SECONDS, number(0), "Quiet time after which it restarts."),
     ConfigKey("allowed_hosts", _LIST, is_.texts, "Host names that are answered without a key."),
     ConfigKey("cors_origins", _LIST, is_.texts, "Web origins that may read answers."),
@@ -138,12 +144,6 @@ _SERVER: tuple[ConfigKey, ...] = (
     _later("before_load", "a command as a text or a list", is_.text_or_texts, "Run before a load."),
     _later("effort_position", "start or end", one_of("start", "end"), "Where effort stands."),
     _later("reasoning_budget_tokens", _WHOLE, whole(0), "Most tokens of thinking."),
-    _later(
-        "anthropic_thinking",
-        "model or on_request",
-        one_of("model", "on_request"),
-        "When /v1/messages shows thinking.",
-    ),
     _later("repeat_stop_tokens", _WHOLE, whole(0), "Stop at repetitions.", off=0),
     _later("chat_archive_path", _FILE, is_.path, "Where chats are kept."),
     ConfigKey(

@@ -44,8 +44,8 @@ def constraints() -> Constraints:
     return Constraints(ToyWords(), VOCAB)
 
 
-def engine(**options: Any) -> Engine:
-    pipeline = ToyPipeline(slots=4, max_context=300, accuracy=0.8)
+def engine(ahead: bool = False, **options: Any) -> Engine:
+    pipeline = ToyPipeline(slots=4, max_context=300, accuracy=0.8, runs_ahead=ahead)
     eos = frozenset({EOS})
     return Engine(pipeline, EngineOptions(eos_ids=eos, chunk=16, **options), constraints())
 
@@ -64,8 +64,8 @@ def text_of(tokens: list[int]) -> str:
     return "".join(ToyWords.texts[token] for token in tokens if token < len(ToyWords.texts))
 
 
-@pytest.mark.parametrize("spec", [1, 4])
-def test_answers_fit_and_do_not_depend_on_drafts_or_neighbours(spec: int) -> None:
+@pytest.mark.parametrize(("spec", "ahead"), [(1, False), (4, False), (4, True)])
+def test_answers_fit_and_do_not_depend_on_drafts_or_neighbours(spec: int, ahead: bool) -> None:
     prompts = [(1 + number, 9, 4) for number in range(len(WAYS))]
     form = Form(SCHEMA)
     free = Request(id="free", tokens=(5, 6), max_new=30)
@@ -73,7 +73,8 @@ def test_answers_fit_and_do_not_depend_on_drafts_or_neighbours(spec: int) -> Non
         Request(id=str(index), tokens=prompt, max_new=150, sampling=way, form=form)
         for index, (prompt, way) in enumerate(zip(prompts, WAYS, strict=True))
     ]
-    found = run(engine(spec=spec), *requests[:3], free) | run(engine(spec=spec), *requests[3:])
+    found = run(engine(ahead, spec=spec), *requests[:3], free)
+    found |= run(engine(ahead, spec=spec), *requests[3:])
     for request in requests:
         answer = found[request.id]
         assert answer.tokens == by_definition(request.tokens, form, request.sampling)
@@ -126,7 +127,7 @@ def test_faults_are_named(schema: str, why: str) -> None:
     assert fault_of(SCHEMA) == ""
 
 
-def test_the_schema_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schema_of_a_line() -> None:
     lines: list[messages.Event] = []
     one = engine()
     desk = Desk(one, lines.append, lambda: 0.0)

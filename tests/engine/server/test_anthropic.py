@@ -77,6 +77,15 @@ def test_thinking_is_a_block_of_its_own(server: Running) -> None:
         assert (thinking.type, thinking.thinking) == ("thinking", "so")
         assert (text.type, text.text) == ("text", "42")
     assert [block.type for block in ask(server, script(say="42")).content] == ["text"]
+    server.control.wait_for("[enable_thinking=False]")
+
+
+def test_thinking_as_the_model_has_it() -> None:
+    with running(anthropic_thinking="model") as run:
+        ask(run, script(say="42"))
+        assert not run.control.starting("[enable_thinking")
+        ask(run, script(say="42"), thinking={"type": "disabled"})
+        run.control.wait_for("[enable_thinking=False]")
 
 
 def test_a_call_and_what_the_tool_gave(server: Running) -> None:
