@@ -11,7 +11,7 @@ import triton.language as tl
 
 from engine.kernels import float_product
 from engine.kernels.dependent import launch_options
-from engine.kernels.float_product import PLAIN
+from engine.kernels.float_product import LOWERED, PLAIN, SHARE
 from engine.kernels.matrix import Matrix
 
 _TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
@@ -90,16 +90,19 @@ def _project(
             _many(x, matrices, kinds, divisor, to, split)
         if split:
             float_product.add_parts[(triton.cdiv(out.numel(), _BLOCK),)](
-                to, out, *_four(widths, 0), rows, segments, COUNT=len(matrices),
-                KINDS=bits_of(kinds), DIVISOR=divisor, B=_BLOCK, num_warps=4, **launch_options(x),
+                to, out, *_four(widths, 0), rows, segments, DIVISOR=divisor, B=_BLOCK, num_warps=4,
+                **kinds_of(kinds), **launch_options(x),
             )  # fmt: skip
     parts = out.split([rows * n for n in widths])
     return [part.view(rows, n) for part, n in zip(parts, widths, strict=True)]
 
 
-def bits_of(kinds: tuple[int, ...]) -> int:
-    """KINDS of kernels."""
-    return sum(kind << 2 * i for i, kind in enumerate(kinds))
+def kinds_of(kinds: tuple[int, ...]) -> dict[str, int]:
+    """COUNT and KINDS of kernels. One matrix is launched as two of which the second has no outputs,
+    as it would follow the first: kernels take long to compile, so there should be few."""
+    if len(kinds) == 1:
+        kinds = (*kinds, SHARE if kinds[0] == LOWERED else PLAIN)
+    return {"COUNT": len(kinds), "KINDS": sum(kind << 2 * i for i, kind in enumerate(kinds))}
 
 
 def _few(
@@ -129,8 +132,8 @@ def _few(
     widths = [m.rows for m in matrices]
     float_product.few[grid](
         x, *_four(records, records[0]), out if experts is None else experts, out,
-        *_four(widths, 0), rows, x.shape[1], groups, USED=used, COUNT=len(matrices),
-        KINDS=bits_of(kinds), DIVISOR=divisor, TILES=tiles, BLOCKS=blocks, LEVELS=levels,
+        *_four(widths, 0), rows, x.shape[1], groups, USED=used,
+        **kinds_of(kinds), DIVISOR=divisor, TILES=tiles, BLOCKS=blocks, LEVELS=levels,
         ROW_LEVELS=row_levels, SPLIT=split, EVEN=x.shape[1] % 32 == 0, UNROLLED=min(groups, 16),
         TYPE=_TYPES[matrices[0].record.dtype],
         num_warps=max((tiles * blocks << levels) // 4, 1), **launch_options(x),
@@ -154,7 +157,7 @@ def _many(
     records = [packed(m) for m in matrices]
     float_product.many[grid](
         x, *_four(records, records[0]), out, *_four([m.rows for m in matrices], 0), rows,
-        K=x.shape[1], COUNT=len(matrices), KINDS=bits_of(kinds), DIVISOR=divisor, PAIRS=_PAIRS,
+        K=x.shape[1], **kinds_of(kinds), DIVISOR=divisor, PAIRS=_PAIRS,
         BLOCKS=_ROW_BLOCKS, ROW_LEVELS=2, SPLIT=split, PACKED=records[0].dtype == torch.int32,
         num_warps=_PAIRS * _ROW_BLOCKS // 4, **launch_options(x),
     )  # fmt: skip

@@ -15,7 +15,7 @@ import triton
 
 from engine.kernels import hyper_kernels as kernels
 from engine.kernels.dependent import launch_options
-from engine.kernels.float_linear import bits_of, float_project, packed
+from engine.kernels.float_linear import float_project, kinds_of, packed
 from engine.kernels.float_product import LOWERED, SHARE
 from engine.kernels.form import FloatForm
 from engine.kernels.inputs import Input, room
@@ -108,8 +108,8 @@ def _one_row(
     kernels.low[(triton.cdiv(n, _OUTPUTS) + triton.cdiv(m, _OUTPUTS),)](
         streams, norm, down.record, (inject or down).record, products, factors, n, m, eps,
         SEGMENTS=width // 512, LEVELS=levels, STREAM_LEVELS=count.bit_length() - 1,
-        OUTPUTS=_OUTPUTS, COUNT=1 if inject is None else 2, KINDS=bits_of((LOWERED, SHARE)),
-        num_warps=max((count << levels) // 2, 1), **launch_options(streams),
+        OUTPUTS=_OUTPUTS, num_warps=max((count << levels) // 2, 1), **kinds_of((LOWERED, SHARE)),
+        **launch_options(streams),
     )  # fmt: skip
     kernels.up_mean[(width // 32, 1)](
         products, up.record, streams, norm, factors, out.values, out.codes, out.info, 1,
