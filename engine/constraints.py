@@ -1,8 +1,9 @@
-"""Answers that must be JSON of a given schema: which tokens may come next.
+"""Answers of a given form: which tokens may come next.
 
-The grammar is llguidance's. A constraint belongs to one request and is told every token of its
-answer. What it forbids has no logit (`engine/sampler.py`), so drafts, sampling and windows work as
-ever, and the answer depends on them as little.
+A form is JSON of a schema, a limit to the thoughts before an answer, or both. The grammar is
+llguidance's. A constraint belongs to one request and is told every token of its answer. What it
+forbids has no logit (`engine/sampler.py`), so drafts, sampling and windows work as ever, and the
+answer depends on them as little.
 """
 
 from __future__ import annotations
@@ -43,38 +44,61 @@ class Words(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an answer must be: JSON of `schema` (JSON text), from its start or, where the model
-    thinks first, behind the first token `after`."""
+    """What an answer must be: JSON of `schema` (JSON text; None: anything), from its start or,
+    where the model thinks first, behind the first `think_end`, before which stand at most
+    `think_most` tokens."""
 
-    schema: str
-    after: int | None = None
+    schema: str | None = None
+    think_end: int | None = None
+    think_most: int | None = None
 
 
 class Constraint:
-    """The state of one answer."""
+    """The state of one answer. `matcher`: of its schema, when that is compiled; None: there is no
+    schema."""
 
-    def __init__(self, matcher: Future[Any], vocab_size: int, after: int | None) -> None:
+    def __init__(self, matcher: Future[Any] | None, vocab_size: int, form: Form) -> None:
         self._compiled = matcher
         self._vocab_size = vocab_size
-        self._after = after
+        self._think_end = form.think_end
+        self._thoughts_left = form.think_most
         self._mask: npt.NDArray[np.uint8] | None = None
+
+    @property
+    def _forced(self) -> int | None:
+        """The only token that may be next."""
+        return self._think_end if self._thoughts_left == 0 else None
+
+    @property
+    def _free(self) -> bool:
+        return self._think_end is not None or self._compiled is None
 
     def allows(self, token: int) -> bool:
         """Whether `token` may be next. Raises `RequestError` for a schema that is too much."""
-        return self._after is not None or bool(self._bits()[token >> 3] >> (token & 7) & 1)
+        if self._forced is not None:
+            return token == self._forced
+        return self._free or bool(self._bits()[token >> 3] >> (token & 7) & 1)
 
     def allowed(self) -> npt.NDArray[np.bool_] | None:
         """Which tokens may be next, [vocab]; None: all."""
-        if self._after is not None:
+        if self._forced is not None:
+            only = np.zeros(self._vocab_size, np.bool_)
+            only[self._forced] = True
+            return only
+        if self._free:
             return None
         bits = np.unpackbits(self._bits(), bitorder="little", count=self._vocab_size)
         return bits.view(np.bool_)
 
     def take(self, token: int) -> None:
         """`token` is the next one of the answer."""
-        if self._after is not None:
-            if token == self._after:
-                self._after = None
+        if self._think_end is not None:
+            if self._thoughts_left:
+                self._thoughts_left -= 1
+            if token == self._think_end:
+                self._think_end = None
+            return
+        if self._compiled is None:
             return
         self._mask = None
         matcher = self._compiled.result()
@@ -82,6 +106,7 @@ class Constraint:
             raise RequestError(f"response_format: {matcher.get_error()}")
 
     def _bits(self) -> npt.NDArray[np.uint8]:
+        assert self._compiled is not None
         if self._mask is None:
             matcher = self._compiled.result()
             if matcher.is_error():
@@ -103,8 +128,10 @@ class Constraints:
 
     def make(self, form: Form) -> Constraint:
         """The constraint of an answer that begins."""
-        compiled = self._thread.submit(self._compile, form.schema)
-        return Constraint(compiled, self._vocab_size, form.after)
+        compiled = None
+        if form.schema is not None:
+            compiled = self._thread.submit(self._compile, form.schema)
+        return Constraint(compiled, self._vocab_size, form)
 
     def _compile(self, schema: str) -> Any:
         from llguidance import LLMatcher

@@ -215,9 +215,13 @@ def _request(command: messages.Gen | messages.BatchGen, name: str) -> request.Re
 
 
 def _form(keys: messages.Keys) -> Form | None:
-    if keys.schema is None:
-        return None
-    try:
-        return Form(base64.urlsafe_b64decode(keys.schema).decode(), keys.schema_after)
-    except ValueError as error:
-        raise RequestError(f"schema: {error}") from None
+    schema = None
+    if keys.schema is not None:
+        try:
+            schema = base64.urlsafe_b64decode(keys.schema).decode()
+        except ValueError as error:
+            raise RequestError(f"schema: {error}") from None
+    if keys.think_most is not None and keys.think_end is None:
+        raise RequestError("think_most needs think_end")
+    form = Form(schema, keys.think_end, keys.think_most)
+    return form if schema is not None or keys.think_most is not None else None

@@ -17,7 +17,8 @@ class Keys(Struct, frozen=True, omit_defaults=True):
 
     `temperature` 0 is greedy. `top_k` 0 is no limit. `seed` 0 is a seed of the engine's choice.
     `penalty_last_n` is how many of the last tokens the penalties see. `schema` is a JSON schema in
-    URL-safe base64, which the answer keeps to: all of it, or what follows token `schema_after`.
+    URL-safe base64, which the answer keeps to: all of it, or what follows token `think_end`, before
+    which stand at most `think_most` tokens.
     """
 
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
@@ -33,7 +34,8 @@ class Keys(Struct, frozen=True, omit_defaults=True):
     logprobs: Count | None = None
     hashes: bool | None = None
     schema: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+=*$")] | None = None
-    schema_after: Count | None = None
+    think_end: Count | None = None
+    think_most: Count | None = None
 
 
 # Commands, to the engine

@@ -25,6 +25,7 @@ from strata_cli.chosen import Chosen
 _SAME_NAME = (
     "fit_max_tokens",
     "anthropic_thinking",
+    "reasoning_budget_tokens",
     "engine_silence_s",
     "allowed_hosts",
     "cors_origins",

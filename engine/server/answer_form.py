@@ -1,4 +1,4 @@
-"""`response_format` of a request: from the body to what the engine holds the answer to."""
+"""`response_format` and limits of reasoning: from the body to what the engine holds answers to."""
 
 from __future__ import annotations
 
@@ -23,30 +23,40 @@ _KINDS = "text, json_object or json_schema"
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """JSON of `schema` (JSON text). `think_end`: the token that ends reasoning; None: it is not one
-    token, and there can be no reasoning before the answer."""
+    """JSON of `schema` (JSON text; None: anything) behind at most `think_most` tokens of reasoning
+    (None: any number). `think_end`: the token that ends reasoning; None: it is not one token."""
 
-    schema: str
+    schema: str | None
     think_end: int | None
+    think_most: int | None
 
     def keys(self, keys: Keys, *, thinking: bool) -> Keys:
         """`keys` with this form. Raises `ApiError` 400 when the reasoning before it has no end."""
         if thinking and self.think_end is None:
-            raise bad_field("response_format", f"this model's {THINK_END} is not one token")
-        word = base64.urlsafe_b64encode(self.schema.encode()).decode()
-        after = self.think_end if thinking else None
-        return msgspec.structs.replace(keys, schema=word, schema_after=after)
+            field = "response_format" if self.schema else "reasoning_budget_tokens"
+            raise bad_field(field, f"this model's {THINK_END} is not one token")
+        word = None
+        if self.schema is not None:
+            word = base64.urlsafe_b64encode(self.schema.encode()).decode()
+        end, most = (self.think_end, self.think_most) if thinking else (None, None)
+        return msgspec.structs.replace(keys, schema=word, think_end=end, think_most=most)
 
 
-def answer_form(body: ChatBody, text: TextModel) -> AnswerForm | None:
-    """What the answer must be; None: anything. Raises `ApiError` 400 naming the field at fault."""
+def answer_form(body: ChatBody, text: TextModel, think_most: int) -> AnswerForm | None:
+    """What the answer must be; None: anything. `think_most`: where the request says nothing of its
+    reasoning; 0: any number. Raises `ApiError` 400 naming the field at fault."""
     schema = _schema(body.response_format or {})
-    if schema is None:
+    asked = body.reasoning_budget_tokens
+    most = (think_most if asked is None else asked) or None
+    if schema is None and most is None:
         return None
-    if body.tools and body.tool_choice != "none":
+    if schema is not None and body.tools and body.tool_choice != "none":
         raise bad_field("response_format", "an answer cannot keep to it and call tools")
-    end = text.encode(THINK_END, parse_special=True)
-    return AnswerForm(schema, end[0] if len(end) == 1 else None)
+    ids = text.encode(THINK_END, parse_special=True)
+    end = ids[0] if len(ids) == 1 else None
+    if schema is None and asked is None and end is None:
+        return None
+    return AnswerForm(schema, end, most)
 
 
 def _schema(asked: Mapping[str, Any]) -> str | None:

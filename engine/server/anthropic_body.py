@@ -75,6 +75,7 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         tools=_tools(body),
         tool_choice=_choice(body),
         enable_thinking=thinks,
+        reasoning_budget_tokens=(body.thinking or {}).get("budget_tokens"),
         reasoning_effort=config.get("effort") if thinks else None,
         response_format=_format(config),
         **said,

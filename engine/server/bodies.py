@@ -90,6 +90,7 @@ class ChatBody(GenerationBody, frozen=True, kw_only=True):
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     reasoning: dict[str, Any] | None = None
+    reasoning_budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     enable_thinking: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 

@@ -36,13 +36,14 @@ class ChatPrompt:
     """What the answer must be."""
 
 
-def chat_prompt(body: ChatBody, text: TextModel) -> ChatPrompt:
-    """Render and encode. Raises `ApiError` 400 naming the field at fault."""
+def chat_prompt(body: ChatBody, text: TextModel, think_most: int = 0) -> ChatPrompt:
+    """Render and encode. `think_most`: see `answer_form`. Raises `ApiError` 400 naming the field at
+    fault."""
     tools = _tools(body)
     opening = _opening(body)
     settings = _settings(body)
-    form = answer_form(body, text)
-    if opening or (form and form.think_end is None):
+    form = answer_form(body, text, think_most)
+    if opening or (form and form.schema and form.think_end is None):
         # A forced call leaves no room to think first.
         settings["enable_thinking"] = False
     messages = _messages(body.messages)

@@ -88,11 +88,12 @@ class Endpoints:
         _check_chat(body)
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
         self._check_logprobs(logprobs, "logprobs")
-        prompt: ChatPrompt = await run_in_threadpool(chat_prompt, body, self._text)
+        most = self._options.reasoning_budget_tokens
+        prompt = await run_in_threadpool(chat_prompt, body, self._text, most)
         keys = self._keys(body, logprobs)
         if prompt.form:
             if not self._bridge.info.get("schemas"):
-                raise bad_field("response_format", "this engine holds answers to no schema")
+                raise bad_field("response_format", "this engine holds answers to no form")
             keys = prompt.form.keys(keys, thinking=prompt.thinking)
         generations = self._generate(body, [prompt.ids], keys, prompt)
         return await self._answer(request, body, generations, format(prompt))

@@ -39,6 +39,8 @@ class ServerOptions:
     """What a request gets where it says nothing."""
     fit_max_tokens: bool = False
     """Clamp an answer limit that does not fit in the context, instead of refusing it."""
+    reasoning_budget_tokens: int = 0
+    """Most tokens of reasoning where a request says nothing of it; 0: any number."""
     anthropic_thinking: Literal["model", "on_request"] = "on_request"
     """Whether /v1/messages thinks where a request says nothing of it: as the model's template does,
     or not at all, as Anthropic's own API."""

@@ -88,6 +88,7 @@ _ACTING: tuple[ConfigKey, ...] = (
     ConfigKey("aliases", _LIST, is_.texts, "Further names of the model."),
     ConfigKey("four_card_profile", _TRUE, is_.flag, "false: not the profile of four equal cards."),
     ConfigKey("fit_max_tokens", _TRUE, is_.flag, "Clamp answers that do not fit the context."),
+    ConfigKey("reasoning_budget_tokens", _WHOLE, whole(0), "Most tokens of thinking; 0: any."),
     ConfigKey(
         "anthropic_thinking",
         "model or on_request",
@@ -143,7 +144,6 @@ _SERVER: tuple[ConfigKey, ...] = (
     _later("idle_unload_s", _SECONDS, number(0), "Idle time after which the model goes.", off=0),
     _later("before_load", "a command as a text or a list", is_.text_or_texts, "Run before a load."),
     _later("effort_position", "start or end", one_of("start", "end"), "Where effort stands."),
-    _later("reasoning_budget_tokens", _WHOLE, whole(0), "Most tokens of thinking."),
     _later("repeat_stop_tokens", _WHOLE, whole(0), "Stop at repetitions.", off=0),
     _later("chat_archive_path", _FILE, is_.path, "Where chats are kept."),
     ConfigKey(

@@ -93,7 +93,7 @@ def _offered(answer: Answer) -> int:
 
 
 def test_a_model_that_thinks_first_is_free_until_it_is_done() -> None:
-    form = Form(SCHEMA, after=THOUGHT)
+    form = Form(SCHEMA, THOUGHT)
     sampling = Sampling(temperature=2.0, seed=3)
     request = Request(id="r", tokens=(3, 3), max_new=280, sampling=sampling, form=form)
     tokens = run(engine(), request)["r"].tokens
@@ -101,6 +101,26 @@ def test_a_model_that_thinks_first_is_free_until_it_is_done() -> None:
     end = tokens.index(THOUGHT)
     assert end > 0
     json.loads(text_of(tokens[end + 1 :]))
+
+
+@pytest.mark.parametrize("spec", [1, 4])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.7, seed=3)])
+def test_thoughts_have_a_limit(sampling: Sampling, spec: int) -> None:
+    """Behind it the model goes on as it would behind a `think_end` of its own."""
+    free = Request(id="free", tokens=(8, 2), max_new=12, sampling=sampling)
+    thoughts = run(engine(spec=spec), free)["free"].tokens[:5]
+    assert EOS not in thoughts
+    assert THOUGHT not in thoughts
+    for schema in (None, SCHEMA):
+        form = Form(schema, THOUGHT, 5)
+        request = Request(id="r", tokens=(8, 2), max_new=200, sampling=sampling, form=form)
+        answer = run(engine(spec=spec), request)["r"].tokens
+        assert answer[:6] == [*thoughts, THOUGHT]
+        rest = Request(id="x", tokens=(8, 2, *answer[:6]), max_new=194, sampling=sampling)
+        if schema is None:
+            assert answer[6:] == run(engine(), rest)["x"].tokens
+        else:
+            json.loads(text_of(answer[6:]))
 
 
 def test_nothing_allowed_is_an_error_of_that_request() -> None:
@@ -137,6 +157,8 @@ def test_the_schema_of_a_line() -> None:
         desk.tell(one.step())
     tokens = [line.id for line in lines if isinstance(line, messages.Token)]
     assert tokens == by_definition((1, 9, 4), Form(SCHEMA), Sampling())
+    desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(think_most=4), "r"))
+    assert isinstance(lines[-1], messages.Failed)
     one.constraints = None
     desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(schema=word), "r"))
     assert isinstance(lines[-1], messages.Failed)

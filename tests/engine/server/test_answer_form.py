@@ -31,17 +31,17 @@ def of(schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_form_reaches_the_keys() -> None:
     schema = {"type": "integer"}
-    assert answer_form(asked({"type": "text"}), ByteText()) is None
-    form = answer_form(asked(of(schema)), OneTokenText())
+    assert answer_form(asked({"type": "text"}), ByteText(), 0) is None
+    form = answer_form(asked(of(schema)), OneTokenText(), 0)
     assert form is not None
     for thinking, after in ((False, None), (True, 256)):
         keys = form.keys(Keys(seed=4), thinking=thinking)
-        assert (keys.seed, keys.schema_after) == (4, after)
+        assert (keys.seed, keys.think_end) == (4, after)
         assert json.loads(base64.urlsafe_b64decode(keys.schema or "")) == schema
 
 
 def test_thinking_without_an_end_is_refused() -> None:
-    form = answer_form(asked({"type": "json_object"}), ByteText())
+    form = answer_form(asked({"type": "json_object"}), ByteText(), 0)
     assert form is not None
     with pytest.raises(ApiError, match="not one token"):
         form.keys(Keys(), thinking=True)
@@ -59,10 +59,32 @@ def test_thinking_without_an_end_is_refused() -> None:
 )
 def test_what_cannot_be_held(body: ChatBody, what: str) -> None:
     with pytest.raises(ApiError, match=what) as error:
-        answer_form(body, ByteText())
+        answer_form(body, ByteText(), 0)
     assert error.value.status == 400
 
 
 def test_hidden_tools_do_no_harm() -> None:
     body = asked(of({}), tools=[{"function": {"name": "f"}}], tool_choice="none")
-    assert answer_form(body, ByteText()) is not None
+    assert answer_form(body, ByteText(), 0) is not None
+
+
+def test_a_limit_of_reasoning() -> None:
+    """The request's, else the server's; only where the model thinks, and can be told to stop."""
+    text = {"type": "text"}
+    for body, most, expected in (
+        (asked(text), 0, None),
+        (asked(text), 9, 9),
+        (asked(text, reasoning_budget_tokens=4), 9, 4),
+        (asked(text, reasoning_budget_tokens=0), 9, None),
+    ):
+        form = answer_form(body, OneTokenText(), most)
+        assert (form.think_most if form else None) == expected
+        if form:
+            keys = form.keys(Keys(), thinking=True)
+            assert (keys.schema, keys.think_end, keys.think_most) == (None, 256, expected)
+            assert form.keys(Keys(), thinking=False) == Keys()
+    assert answer_form(asked(text), ByteText(), 9) is None
+    form = answer_form(asked(text, reasoning_budget_tokens=4), ByteText(), 0)
+    assert form is not None
+    with pytest.raises(ApiError, match="reasoning_budget_tokens"):
+        form.keys(Keys(), thinking=True)

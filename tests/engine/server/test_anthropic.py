@@ -70,7 +70,7 @@ def test_a_streamed_answer(server: Running) -> None:
 
 
 def test_thinking_is_a_block_of_its_own(server: Running) -> None:
-    more: Any = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000}
+    more: Any = {"thinking": {"type": "adaptive"}}
     say = script(say="so</think>42")
     for answer in (ask(server, say, **more), stream(server, say, **more)[0]):
         thinking, text = answer.content
