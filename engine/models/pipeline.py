@@ -90,8 +90,9 @@ class DevicePipeline:
 
     def launches(self) -> None:
         """Whatever windows, drafts and slots launch on a card, once each."""
-        for launch in self._launches:
-            launch()
+        with self.trunk.one_block_of_each():
+            for launch in self._launches:
+                launch()
 
     def warm_up(self, progress: Callable[[int, int], None] = lambda done, of: None) -> None:
         """Runs every operator once, in slot 0, which is empty afterwards.

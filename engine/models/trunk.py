@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from engine.layers.context import Context
 from engine.layers.gated_delta_net import GatedDeltaNet
+from engine.models.alike import one_of_each
 from engine.models.config import ModelConfig
 from engine.models.state import StateShape, build_block, recurrent_tensors
 from engine.models.weights import ModelWeights
@@ -46,6 +50,15 @@ class Trunk:
         for block in self._blocks:
             residual = block.forward(residual, self._w.per_layer_token_embd, ngrams, context)
         return residual
+
+    @contextmanager
+    def one_block_of_each(self) -> Iterator[None]:
+        """For so long, blocks that launch the same kernels are one block."""
+        every, self._blocks = self._blocks, one_of_each(self._blocks)
+        try:
+            yield
+        finally:
+            self._blocks = every
 
     def commit(self, kept: Rows) -> None:
         """Applies kept draft rows to the recurrent state; `kept` has spans over the last window."""
