@@ -98,8 +98,11 @@ def save(suite: str, records: Iterable[Mapping[str, Any]], folder: Path = RESULT
     return path
 
 
-def newest(suite: str, model: str, folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """The last record of every metric of a model on the processor in `<suite>.jsonl`."""
+def newest(
+    suite: str, model: str, gpu: str | None = None, folder: Path = RESULTS
+) -> dict[str, dict[str, Any]]:
+    """The last record of every metric of a model in `<suite>.jsonl`, on a card of that name or
+    (None) on the processor."""
     path = folder / f"{suite}.jsonl"
     if not path.exists():
         return {}
@@ -107,7 +110,7 @@ def newest(suite: str, model: str, folder: Path = RESULTS) -> dict[str, dict[str
     return {
         record["metric"]: record
         for record in records
-        if record["model"] == model and record["gpu"] is None
+        if record["model"] == model and record["gpu"] == gpu
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -13,6 +14,11 @@ from bench.records import newest
 
 DOCUMENT = "README.md"
 MODEL = "strata-tiny.gguf"
+CARD = "NVIDIA H200"
+ON_A_CARD = {
+    "Qwen3.8-Flash-Next, IQ3_S": "qwen3.8-flash-next:iq3_s:synthetic",
+    "Qwen3.6-35B-A3B, UD-IQ4_XS": "qwen3.6-35b-a3b:ud-iq4_xs:synthetic",
+}
 
 
 def decode_table() -> str:
@@ -39,6 +45,43 @@ def decode_table() -> str:
     return "\n".join(lines)
 
 
+def card_table() -> str:
+    """Speeds of whole models of random weights on one card, with the share of the floor."""
+    lines = ["| model | measured | value | of the floor | commit |", "|---|---|---:|---:|---|"]
+    commands: dict[str, None] = {}
+    for name, model in ON_A_CARD.items():
+        for suite in ("decode", "prefill"):
+            for metric, record in newest(suite, model, CARD).items():
+                cells = (name, _words(metric), _value(record), _share(record), record["commit"])
+                lines.append(f"| {' | '.join(cells)} |")
+                commands[record["command"]] = None
+    if not commands:
+        return "Nothing was measured yet."
+    return "\n".join([*lines, f"\nOne {CARD}:", *(f"`{command}`" for command in commands)])
+
+
+def _words(metric: str) -> str:
+    """`decode.streams8.tok_s` and the like for readers."""
+    suite, what, *_ = metric.split(".")
+    if suite == "decode":
+        return f"answers, conversations: {what.removeprefix('streams')}"
+    if suite == "verify":
+        return f"a window of {what.removeprefix('rows')} rows that verifies drafts"
+    return f"a prompt of {what} tokens"
+
+
+def _value(record: dict[str, Any]) -> str:
+    value, unit = float(record["value"]), str(record["unit"])
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.2g} {unit}"
+
+
+def _share(record: dict[str, Any]) -> str:
+    value = float(record["value"])
+    if record.get("floor_tok_s"):
+        return f"{100 * value / float(record['floor_tok_s']):.0f}%"
+    return f"{100 * float(record['floor_ms']) / value:.0f}%" if record.get("floor_ms") else ""
+
+
 def _speed(record: dict[str, object] | None) -> str:
     return "" if record is None else f"{float(str(record['value'])):.0f}"
 
@@ -52,4 +95,5 @@ def _accepted(record: dict[str, object] | None) -> str:
 
 if __name__ == "__main__":
     text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
-    finish(DOCUMENT, replace_part(text, "decode table", decode_table()))
+    text = replace_part(text, "decode table", decode_table())
+    finish(DOCUMENT, replace_part(text, "card table", card_table()))

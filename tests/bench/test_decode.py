@@ -150,10 +150,13 @@ def test_records_come_back_newest_first(tmp_path: Path) -> None:
         one = Measurement(metric="x.tok_s", unit="tok/s", samples=(value,), details={"streams": 1})
         path = save("x", [as_record(one, where)], tmp_path)
     assert len(path.read_text().splitlines()) == 2
-    assert newest("x", "m.gguf", tmp_path)["x.tok_s"]["value"] == 2.0
-    assert newest("x", "other.gguf", tmp_path) == {}
+    assert newest("x", "m.gguf", folder=tmp_path)["x.tok_s"]["value"] == 2.0
+    assert newest("x", "other.gguf", folder=tmp_path) == {}
+    save("x", [as_record(one, replace(where, gpu="a card"))], tmp_path)
+    assert newest("x", "m.gguf", "a card", folder=tmp_path)["x.tok_s"]["gpu"] == "a card"
+    assert newest("x", "m.gguf", folder=tmp_path)["x.tok_s"]["gpu"] is None
     record = json.loads(path.read_text().splitlines()[0])
     assert {"metric", "value", "unit", "model", "gpu", "commit", "date", "command"} <= set(record)
     assert record["machine"]["cores"] == 2
     assert record["versions"]["python"]
-    assert newest("none", "m.gguf", tmp_path) == {}
+    assert newest("none", "m.gguf", folder=tmp_path) == {}
