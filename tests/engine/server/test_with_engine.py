@@ -139,6 +139,13 @@ def test_an_answer_of_a_given_form() -> None:
             together = list(clients.map(asked, range(8)))
         assert together[:2] == [asked(0), asked(1)]
         assert len({str(one) for one in together}) > 1
+        messages: Any = [{"role": "user", "content": "city 0"}]
+        more = {"temperature": 1.0, "seed": 5, "max_tokens": 80}
+        with run.client().chat.completions.stream(
+            model="toy", messages=messages, response_format=Weather, **more
+        ) as events:
+            assert sum(event.type == "content.delta" for event in events) > 5
+            assert events.get_final_completion().choices[0].message.parsed == together[0]
         free = run.chat("x", max_tokens=200, response_format={"type": "json_object"}, seed=1).json()
         if free["choices"][0]["finish_reason"] == "stop":
             assert isinstance(json.loads(free["choices"][0]["message"]["content"]), dict)
