@@ -8,6 +8,7 @@ launch looks up. What a worker cannot do is left to that launch.
 
 from __future__ import annotations
 
+import ast
 import gc
 import hashlib
 import importlib
@@ -28,7 +29,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.cache import get_cache_key, get_cache_manager
-from triton.runtime.jit import JITFunction
+from triton.runtime.jit import JITCallable, JITFunction
 
 from engine.switches import this_environment
 
@@ -68,6 +69,7 @@ def compile_ahead(
     jobs = listed(run)
     if not jobs:
         return 0
+    settle(jobs)
     target = triton.runtime.driver.active.get_current_target()
     missing = [job for job in jobs if _is_missing(job, target)]
     if not missing:
@@ -111,6 +113,39 @@ def _not_launching(note: Callable[[Job], None]) -> Iterator[None]:
         JITFunction.run, JITFunction._do_compile = launch, compiled
         for cache, key in noted:
             del cache[key]
+
+
+def settle(jobs: list[Job]) -> None:
+    """Makes the keys of what jobs compile the same in every process.
+
+    Triton 3.6 makes the key of a function of the constants that its callees are known to use, and
+    they are known once a callee has its own key. So callees get theirs first.
+    """
+    done: set[int] = set()
+    for job in jobs:
+        _settle_one(job.source().fn, done)
+
+
+def _settle_one(function: Any, done: set[int]) -> None:
+    if id(function) in done:  # its hash would be a key
+        return
+    done.add(id(function))
+    for node in ast.walk(function.parse()):
+        if isinstance(node, ast.Name | ast.Attribute):
+            callee = _named(node, function.__globals__)
+            if isinstance(callee, JITCallable):
+                _settle_one(callee, done)
+    function.hash = None
+    function.cache_key  # noqa: B018
+
+
+def _named(node: ast.expr, names: dict[str, Any]) -> Any:
+    """What a name such as `lanes.tree` stands for; None if it is no global."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        return getattr(_named(node.value, names), node.attr, None)
+    return None
 
 
 def _is_missing(job: Job, target: GPUTarget) -> bool:
@@ -196,8 +231,7 @@ def _serve(request: BinaryIO, answers: BinaryIO) -> None:
     """Compiles the jobs of a request side by side; a line for each that is done."""
     target, jobs, workers = pickle.load(request)
     triton.runtime.driver.set_active(_NoDriver(target))
-    for job in jobs:
-        job.source()  # workers have its module
+    settle(jobs)  # workers have the modules and keys
     gc.freeze()
     gc.disable()  # a fifth of the time of Triton's front end
     with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("fork")) as pool:
