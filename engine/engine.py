@@ -117,25 +117,28 @@ class Engine:
             return []
         window, logits = self._under_way
         self._under_way = None
-        clock = time.perf_counter
-        times = [clock()]
+        work, since = self.work, time.perf_counter()
         ready = logits()
-        times.append(clock())
+        since = work.spent("run_s", since)
         outcomes = self._judge(window, ready)
-        times.append(clock())
+        since = work.spent("choose_s", since)
         self._pipeline.commit(window, [outcome.verdict for outcome in outcomes])
         self._save(window, outcomes)
-        times.append(clock())
-        self.work.add(window, outcomes, times)
+        since = work.spent("commit_s", since)
+        work.add(window, outcomes)
         events = self._scheduler.update(outcomes)
         self._begin_drafts()
+        work.spent("draft_s", since)
         return events
 
     def _begin(self) -> None:
+        since = time.perf_counter()
         self._take_drafts()
+        since = self.work.spent("draft_s", since)
         window = self._scheduler.schedule()
         if window.spans:
             self._under_way = window, self._pipeline.forward(window)
+            self.work.spent("run_s", since)
 
     def _check(self, request: Request) -> None:
         vocab, context = self._pipeline.vocab_size, self._pipeline.max_context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -21,28 +22,31 @@ ExpertCounts: TypeAlias = Callable[[], tuple[int, int]]
 
 @dataclass(slots=True)
 class Work:
-    """Counts of an engine since its start; seconds of wall time, by what the engine waited for."""
+    """Counts of an engine since its start; seconds of wall time by what it was busy with."""
 
     windows: int = 0
     rows: int = 0
     offered: int = 0
     accepted: int = 0
     run_s: float = 0.0
-    """Until the logits are there."""
+    """Launching windows, and waiting for their logits."""
     choose_s: float = 0.0
     commit_s: float = 0.0
     """With checkpoints."""
+    draft_s: float = 0.0
 
-    def add(self, window: Window, outcomes: Sequence[Outcome], times: Sequence[float]) -> None:
-        """A window, and when the wait, the choice, the commit began and the commit ended."""
-        began, ready, chosen, ended = times
+    def spent(self, phase: str, since: float) -> float:
+        """Counts the time since `since` for a phase; the time now, of `time.perf_counter`."""
+        now = time.perf_counter()
+        setattr(self, phase, getattr(self, phase) + now - since)
+        return now
+
+    def add(self, window: Window, outcomes: Sequence[Outcome]) -> None:
+        """Counts a window."""
         self.windows += 1
         self.rows += window.rows
         self.offered += sum(outcome.offered for outcome in outcomes)
         self.accepted += sum(outcome.accepted for outcome in outcomes if outcome.offered)
-        self.run_s += ready - began
-        self.choose_s += chosen - ready
-        self.commit_s += ended - chosen
 
 
 class WorkLog:
@@ -99,4 +103,4 @@ class WorkLog:
         return "strata batch: " + ", ".join(parts) if seconds >= SHORT_S else "", counts
 
 
-_PHASES = ("run_s", "choose_s", "commit_s")
+_PHASES = ("run_s", "choose_s", "commit_s", "draft_s")
