@@ -17,6 +17,7 @@ import triton.language as tl
 from engine.kernels import lanes, scalar
 from engine.kernels.dependent import announce, wait
 from engine.kernels.inputs import store_groups
+from engine.kernels.one_row import row_terms
 from engine.kernels.integer_product import (
     add_each,
     at_segment,
@@ -44,9 +45,14 @@ def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
         # At the end the last one again, which is near.
         after = tl.minimum(segment + 1, segments - 1) if AHEAD else segment
         ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
-        acc = segment_terms(weights if AHEAD else ahead, at_segment(x, segment, NT),
-                            groups - segment * 16, FORM, NT, COLUMNS, TOGETHER, WHOLE, not WHOLE, W,
-                            ASM)  # fmt: skip
+        now = weights if AHEAD else ahead
+        at = at_segment(x, segment, NT)
+        left = groups - segment * 16
+        if COLUMNS == 1:
+            acc = row_terms(now, at, left, lane, FORM, WHOLE, not WHOLE, W, ASM)
+        else:
+            acc = segment_terms(now, at, left, FORM, NT, COLUMNS, TOGETHER, WHOLE, not WHOLE, W,
+                                ASM)  # fmt: skip
         total = add_each(total, acc, 2 * NT * COLUMNS)
         if AHEAD:
             weights = ahead
@@ -71,9 +77,8 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl
         if i < HALF - 1 and AHEAD:
             after = tl.minimum(segment + 1, SEGMENTS - 1)
             ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
-        parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
-                                      FORM, 1, COLUMNS, TOGETHER, WHOLE, False, W,
-                                      ASM)  # fmt: skip
+        parts = parts + row_terms(weights, at_segment(x, segment, 1), groups - segment * 16, lane,
+                                  FORM, WHOLE, False, W, ASM)  # fmt: skip
     return parts
 
 

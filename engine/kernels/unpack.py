@@ -103,15 +103,30 @@ def quad(p, lane, ok, INDEX: tl.constexpr, FORM: tl.constexpr, CHECKED: tl.const
 
 @triton.constexpr_function
 def _look_up(table):
-    """Assembly for eight look-ups: nibbles of $2 are indices into the 16 bytes of four words."""
-    a, b, c, d = (f"0x{word & 0xFFFFFFFF:08X}" for word in table)
+    """Assembly for eight look-ups: nibbles of $2 are indices into the 16 bytes of four words, of
+    which $3 and $4 are the first and the third. $5: 0x32103210."""
+    _, b, _, d = (f"0x{word & 0xFFFFFFFF:08X}" for word in table)
     return (
-        "{ .reg .b32 t,s,l,h; and.b32 t,$2,0x77777777; shr.u32 s,$2,1; and.b32 s,s,0x44444444;"
-        " or.b32 s,s,0x32103210;"
-        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 $0,l,h,s;"
+        "{ .reg .b32 t,s,l,h; and.b32 t,$2,0x77777777; shr.u32 s,$2,1;"
+        " lop3.b32 s,s,0x44444444,$5,0xEA;"
+        f" prmt.b32 l,$3,{b},t; prmt.b32 h,$4,{d},t; prmt.b32 $0,l,h,s;"
         " shr.u32 t,t,16; shr.u32 s,s,16;"
-        f" prmt.b32 l,{a},{b},t; prmt.b32 h,{c},{d},t; prmt.b32 $1,l,h,s; }}"
+        f" prmt.b32 l,$3,{b},t; prmt.b32 h,$4,{d},t; prmt.b32 $1,l,h,s; }}"
     )
+
+
+@triton.jit
+def _with_bits(word, bits, MASK: tl.constexpr):
+    """(word & MASK) | bits by one instruction."""
+    text: tl.constexpr = _with_bits_text(MASK)
+    return tl.inline_asm_elementwise(
+        text, "=r,r,r", [word, bits], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.constexpr_function
+def _with_bits_text(mask):
+    return f"lop3.b32 $0, $1, 0x{mask & 0xFFFFFFFF:08X}, $2, 0xEA;"
 
 
 @triton.jit
@@ -154,18 +169,23 @@ def halves(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, ASM: t
         if len(FORM.table) > 0:
             if ASM:
                 lo, hi = tl.inline_asm_elementwise(
-                    _look_up(FORM.table), "=&r,=r,r", [word], dtype=(tl.int32, tl.int32),
-                    is_pure=True, pack=1,
+                    _look_up(FORM.table), "=&r,=r,r,r,r,r",
+                    [word, tl.full(word.shape, FORM.table[0], tl.int32),
+                     tl.full(word.shape, FORM.table[2], tl.int32),
+                     tl.full(word.shape, 0x32103210, tl.int32)],
+                    dtype=(tl.int32, tl.int32), is_pure=True, pack=1,
                 )  # fmt: skip
             else:
                 lo = _entries(word, FORM)
                 hi = _entries(word >> 16, FORM)
         else:
-            lo = (word << 4) & -0x0F0F0F10
-            hi = word & -0x0F0F0F10
-            if FORM.odd:
-                lo = lo | (FORM.odd * 0x01010101)
-                hi = hi | (FORM.odd * 0x01010101)
+            if FORM.odd and ASM:
+                odd = tl.full(word.shape, FORM.odd * 0x01010101, tl.int32)
+                lo = _with_bits(word << 4, odd, -0x0F0F0F10)
+                hi = _with_bits(word, odd, -0x0F0F0F10)
+            else:
+                lo = ((word << 4) & -0x0F0F0F10) | (FORM.odd * 0x01010101)
+                hi = (word & -0x0F0F0F10) | (FORM.odd * 0x01010101)
             if FORM.bits == 5:
                 low = found[FORM.codes + OUT]
                 lo = lo | (_moved(low, 2 * j, 3) & 0x08080808)

@@ -123,6 +123,18 @@ def _exchanged(lane: Array, a: Array, distance: Array, clamp: Array, mask: Array
     return a[np.arange(len(a)) ^ distance]
 
 
+def _of_four(lane: Array, a: Array, index: Array, clamp: Array, mask: Array) -> Array:
+    """With this clamp four threads exchange among each other."""
+    assert (_unsigned(clamp) == 0x1C1F).all()
+    assert (_unsigned(mask) == 0xFFFFFFFF).all()
+    return a[np.arange(len(a)) // 4 * 4 + index]
+
+
+def _masked(lane: Array, a: Array, b: Array, c: Array, table: Array) -> Array:
+    assert (table == 0xEA).all()
+    return _unsigned(a) & _unsigned(b) | _unsigned(c)
+
+
 _SIMPLE = {
     "mov.b32": lambda lane, a: a,
     "mov.u32": lambda lane, a: a,
@@ -135,6 +147,8 @@ _SIMPLE = {
     "shf.r.wrap.b32": _funnel,
     "dp2a.lo.s32.s32": _halves,
     "shfl.sync.bfly.b32": _exchanged,
+    "shfl.sync.idx.b32": _of_four,
+    "lop3.b32": _masked,
 }
 
 
