@@ -104,6 +104,7 @@ class _Launches:
         width = x.values.shape[1]
         device = x.values.device
         self._alone = blocks is None
+        self._apart = not isinstance((routed or shared)[0], StoredMatrix)
         self._high = 1 if blocks is None else blocks.size // ROWS
         self._experts, self._pairs = (
             (experts, experts) if blocks is None else (blocks.experts, blocks.pairs)
@@ -129,8 +130,8 @@ class _Launches:
         turns = gate.store.rounds if isinstance(gate, StoredMatrix) else experts
         plan = plan_for(self._alone, self._high, gate.groups)
         common = {
-            "NT": self._high, "ALONE": self._alone, "IN_ROUNDS": self._rounds > 1,
-            "ASM": assembly(x.values), **launch_options(x.values),
+            "NT": self._high, "ALONE": self._alone, "APART": self._apart,
+            "IN_ROUNDS": self._rounds > 1, "ASM": assembly(x.values), **launch_options(x.values),
         }  # fmt: skip
         more = {"maxnreg": plan.registers} if plan.registers and assembly(x.values) else {}
         count, shared_count = last.groups, shared_last.groups
@@ -139,27 +140,29 @@ class _Launches:
             for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
         )
         gate_up[(max(programs, shared_programs), self._all)](
-            x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns,
-            shared_gate.record, shared_up.record, self._codes, self._info, _apart(gate),
-            _apart(up), x.rows,
-            x.codes.shape[1], gate.quads, gate.groups, programs, count, shared_programs,
-            shared_count, self._blocks, index, self._step,
+            x.codes, x.info, self._where(gate), self._where(up), self._where(last), experts, pairs,
+            turns, shared_gate.record, shared_up.record, shared_last.record, self._codes,
+            self._info, _apart(gate), _apart(up), _apart(last), x.rows, x.codes.shape[1],
+            gate.quads, gate.groups, programs, count, shared_programs, shared_count, self._blocks,
+            index, self._step, last.tiles, last.form.tile_words(last.quads),
+            shared_last.form.tile_words(shared_last.quads),
             USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
             SHARED_GATE_FORM=shared_gate.form, SHARED_UP_FORM=shared_up.form,
             SEGMENTS=plan.segments, WHOLE=gate.groups % 16 == 0, W=plan.warps,
             num_warps=plan.warps, **more, **common,
         )  # fmt: skip
-        down[(-(-last.tiles // DOWN_WARPS), self._all)](
+        each = plan.tiles
+        down[(-(-last.tiles // (DOWN_WARPS * each)), self._all)](
             self._codes, self._info, self._where(last), experts, pairs, turns, shared_last.record,
             self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
             last.quads, last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
-            self._blocks, index, FORM=last.form, SHARED_FORM=shared_last.form,
+            self._blocks, index, each, FORM=last.form, SHARED_FORM=shared_last.form,
             WHOLE=last.groups % 16 == 0, SHARED_WHOLE=shared_last.groups % 16 == 0,
             num_warps=DOWN_WARPS, **more, **common,
         )  # fmt: skip
 
     def _where(self, stack: Matrix) -> torch.Tensor:
-        return stack.record if self._alone else stack.addresses
+        return stack.record if self._apart else stack.addresses
 
 
 def _apart(stack: Matrix) -> int:
@@ -170,19 +173,21 @@ def _apart(stack: Matrix) -> int:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How gate and up spread over the chip; no number depends on it. segments: of the inputs, where
-    two warps share them, or 0. registers: most of a thread, 0 for any number."""
+    two warps share them, or 0. registers: most of a thread, 0 for any number. tiles: of a warp of
+    down."""
 
     segments: int
     warps: int
-    registers: int = 0
+    registers: int
+    tiles: int
 
 
 def plan_for(alone: bool, high: int, groups: int) -> Plan:
     """The plan for one row, or for blocks of 8 * high pairs."""
     segments = -(-groups // (SEGMENT // GROUP))
     if alone and 1 < segments <= 8:
-        return Plan(segments, 8, 128)
-    return Plan(0, 4, 128 if high == 1 else 168)
+        return Plan(segments, 8, 128, 1)
+    return Plan(0, 4, 128 if high == 1 else 168, 1 if alone else 4)
 
 
 def _each(

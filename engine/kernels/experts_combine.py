@@ -1,6 +1,8 @@
 """What a mixture adds to the residual: routed experts in router order, then the shared expert."""
 
-# mypy: disable-error-code="assignment"
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,var-annotated"
 
 from __future__ import annotations
 
@@ -51,17 +53,28 @@ def combine(RESIDUAL, STREAMS, ROUTED, SHARES, SHARED, SCALAR, width, USED: tl.c
     row = tl.program_id(1).to(tl.int64)
     live = d < width
     wait(PDL)
-    y = tl.zeros([B], tl.float32)
+    # All loads before the first use: none waits for another.
+    products = ()
+    shares = ()
     for a in tl.static_range(USED):
         z = tl.load(ROUTED + (row * USED + a) * width + d, mask=live, other=0.0)
-        part = tl.load(SHARES + row * USED + a) * z
-        y = part if a == 0 else y + part
-    share = scalar.sigmoid(tl.load(SCALAR + row + tl.arange(0, 1)))
-    y = y + share * tl.load(SHARED + row * width + d, mask=live, other=0.0)
+        products = products + (z,)
+        shares = shares + (tl.load(SHARES + row * USED + a),)
+    own = tl.load(SHARED + row * width + d, mask=live, other=0.0)
+    logit = tl.load(SCALAR + row + tl.arange(0, 1))
+    before = ()
+    streams = ()
+    for c in tl.static_range(max(COUNT, 1)):
+        target = RESIDUAL + (row * max(COUNT, 1) + c) * width + d
+        before = before + (tl.load(target, mask=live, other=0.0),)
+        if COUNT > 0:
+            streams = streams + (tl.load(STREAMS + row * COUNT + c),)
+    y = shares[0] * products[0]
+    for a in tl.static_range(1, USED):
+        y = y + shares[a] * products[a]
+    y = y + scalar.sigmoid(logit) * own
     if COUNT == 0:
-        target = RESIDUAL + row * width + d
-        tl.store(target, tl.load(target, mask=live, other=0.0) + y, mask=live)
+        tl.store(RESIDUAL + row * width + d, before[0] + y, mask=live)
     for c in tl.static_range(COUNT):
         target = RESIDUAL + (row * COUNT + c) * width + d
-        part = tl.load(STREAMS + row * COUNT + c) * y
-        tl.store(target, tl.load(target, mask=live, other=0.0) + part, mask=live)
+        tl.store(target, before[c] + streams[c] * y, mask=live)

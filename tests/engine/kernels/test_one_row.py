@@ -22,7 +22,7 @@ def row_by_tile(CODES, INFO, RECORD, OUT, row, step, quads, groups, FORM: tl.con
     lane = tl.arange(0, 32)
     x = input_of_rows(CODES, INFO, row, row, row, step, lane)
     tile = RECORD.to(tl.pointer_type(tl.int32))
-    y = totals(tile, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, 1, True)
+    y = totals(tile, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, 1, True, True)
     tl.store(OUT + lane, y[0])
     tl.store(OUT + 32 + lane, y[1])
 
