@@ -31,6 +31,8 @@ DOWN_WARPS = 4
 # Where experts have as many pairs on average, blocks have _HIGH times as many.
 _CROWDED = 16
 _HIGH = 4
+# Most words of a tile that a thread of down loads at once.
+_FITTING = 64
 
 
 def mixture_into(
@@ -104,7 +106,6 @@ class _Launches:
         width = x.values.shape[1]
         device = x.values.device
         self._alone = blocks is None
-        self._apart = not isinstance((routed or shared)[0], StoredMatrix)
         self._high = 1 if blocks is None else blocks.size // ROWS
         self._experts, self._pairs = (
             (experts, experts) if blocks is None else (blocks.experts, blocks.pairs)
@@ -114,6 +115,7 @@ class _Launches:
         # A launch needs the arguments of what it leaves out.
         either = routed or shared
         assert either is not None
+        self._apart = not isinstance(either[0], StoredMatrix)
         self._of_routed, self._of_shared = routed or either, shared or either
         inner = max(m[2].groups for m in (self._of_routed, self._of_shared))
         self._step = -(-inner * GROUP // SEGMENT) * (SEGMENT // GROUP)
@@ -140,24 +142,23 @@ class _Launches:
             for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
         )
         gate_up[(max(programs, shared_programs), self._all)](
-            x.codes, x.info, self._where(gate), self._where(up), self._where(last), experts, pairs,
-            turns, shared_gate.record, shared_up.record, shared_last.record, self._codes,
-            self._info, _apart(gate), _apart(up), _apart(last), x.rows, x.codes.shape[1],
-            gate.quads, gate.groups, programs, count, shared_programs, shared_count, self._blocks,
-            index, self._step, last.tiles, last.form.tile_words(last.quads),
-            shared_last.form.tile_words(shared_last.quads),
+            x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns,
+            shared_gate.record, shared_up.record, self._codes, self._info, _apart(gate),
+            _apart(up), x.rows, x.codes.shape[1], gate.quads, gate.groups, programs, count,
+            shared_programs, shared_count, self._blocks, index, self._step,
             USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
             SHARED_GATE_FORM=shared_gate.form, SHARED_UP_FORM=shared_up.form,
             SEGMENTS=plan.segments, WHOLE=gate.groups % 16 == 0, W=plan.warps,
             num_warps=plan.warps, **more, **common,
         )  # fmt: skip
-        each = plan.tiles
+        each, fits, shared_fits = plan.tiles, _fitting(last), _fitting(shared_last)
         down[(-(-last.tiles // (DOWN_WARPS * each)), self._all)](
             self._codes, self._info, self._where(last), experts, pairs, turns, shared_last.record,
             self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
             last.quads, last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
             self._blocks, index, each, FORM=last.form, SHARED_FORM=shared_last.form,
-            WHOLE=last.groups % 16 == 0, SHARED_WHOLE=shared_last.groups % 16 == 0,
+            QUADS=fits, SHARED_QUADS=shared_fits, WHOLE=last.groups % (4 if fits else 16) == 0,
+            SHARED_WHOLE=shared_last.groups % (4 if shared_fits else 16) == 0,
             num_warps=DOWN_WARPS, **more, **common,
         )  # fmt: skip
 
@@ -168,6 +169,14 @@ class _Launches:
 def _apart(stack: Matrix) -> int:
     """Words from one matrix of a stack to the next."""
     return stack.record.stride(0) * stack.record.element_size() // 4
+
+
+def _fitting(last: Matrix) -> int:
+    """Quads of a tile if a thread can hold its words at once, or 0."""
+    form = last.form
+    assert isinstance(form, Form)
+    words = form.codes + form.low + form.numbers + form.scales
+    return last.quads if last.quads * words <= _FITTING else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,31 +14,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels import lanes, scalar
+from engine.kernels import lanes, scalar, unpack
 from engine.kernels.dependent import announce, wait
 from engine.kernels.inputs import store_groups
-from engine.kernels.one_row import row_terms
 from engine.kernels.integer_product import (
     add_each,
     at_segment,
+    group_terms,
     input_of_blocks,
     input_of_rows,
     load_segment,
     no_terms,
     segment_terms,
 )
+from engine.kernels.one_row import quad_terms, row_terms
 
 
 @triton.jit
 def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
            COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-           ASM: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """Products of each thread's tile with its rows, as `segment_terms` orders them. EARLY: loads a
-    segment while it computes the one before."""
+           ASM: tl.constexpr):  # fmt: skip
+    """Products of each thread's tile with its rows, as `segment_terms` orders them."""
     segments = (quads + 3) // 4
     total = no_terms(NT, COLUMNS, W)
     # Where bytes or many sums fill the registers, two segments do not fit.
-    AHEAD: tl.constexpr = EARLY and FORM.bits < 8 and NT == 1
+    AHEAD: tl.constexpr = FORM.bits < 8 and NT == 1
     weights = ()
     if AHEAD:
         weights = load_segment(tile, 0, quads, lane, FORM, WHOLE, ASM)
@@ -84,50 +84,10 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl
 
 
 @triton.jit
-def tile_words(quads, FORM: tl.constexpr):
-    return quads * FORM.quad + (quads + 3) // 4 * (8 * FORM.tail)
-
-
-@triton.jit
 def tile_of(record, tile, quads, FORM: tl.constexpr):
     """Where a tile of a record begins."""
-    return record + tile.to(tl.int64) * tile_words(quads, FORM)
-
-
-_FETCH = tl.constexpr(
-    "{ .reg .pred p; setp.gt.s32 p, $2, 0; mov.b32 $0, 0;"
-    " @p cp.async.bulk.prefetch.L2.global [$1], $2; }"
-)
-
-
-@triton.jit
-def fetch(p, words, FETCH: tl.constexpr):
-    """Begins to bring `words` words (a multiple of 4) from p on into the second cache, where words
-    is positive. Needs no register for what comes, so a whole tile is on its way at once."""
-    if FETCH:
-        tl.inline_asm_elementwise(
-            _FETCH, "=r,l,r", [p.to(tl.int64), words * 4], dtype=tl.int32, is_pure=False, pack=1
-        )  # fmt: skip
-
-
-@triton.jit
-def fetch_group(GATE, UP, number, quads, FORM: tl.constexpr, W: tl.constexpr, FETCH: tl.constexpr):
-    """`fetch` for the tiles of a group, two of gate and two of up of one form: of a program's
-    first four warps one thread each."""
-    thread = tl.arange(0, 32 * W)
-    warp = thread // 32
-    at = tile_of(tl.where(warp % 4 < 2, GATE, UP), number * 2 + warp % 2, quads, FORM)
-    fetch(at, tl.where(thread % 32 + warp // 4 == 0, tile_words(quads, FORM), 0), FETCH)
-
-
-@triton.jit
-def fetch_share(record, number, programs, tiles, words, W: tl.constexpr, FETCH: tl.constexpr):
-    """`fetch` for a program's share, of `programs`, of a record of so many tiles of `words`."""
-    thread = tl.arange(0, 32 * W)
-    each = (tiles + programs * W - 1) // (programs * W)
-    first = (number * W + thread // 32) * each
-    some = tl.where(thread % 32 == 0, tl.minimum(tiles - first, each), 0)
-    fetch(record + first.to(tl.int64) * words, some * words, FETCH)
+    words = quads * FORM.quad + (quads + 3) // 4 * (8 * FORM.tail)
+    return record + tile.to(tl.int64) * words
 
 
 @triton.jit
@@ -197,19 +157,16 @@ def joined(parts, COLUMNS: tl.constexpr, SEGMENTS: tl.constexpr):
 
 
 @triton.jit
-def gated_group(GATE, UP, DOWN, x, number, count, quads, groups, OUT, OUT_INFO, out_row, rows,
-                out_step, down_tiles, down_words, GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr,
-                NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
-                SEGMENTS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-                FETCH: tl.constexpr):  # fmt: skip
+def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_row, rows, out_step,
+                GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr,
+                WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """silu(gate) * up as integers of the next product: program `number`, of which each stores a
     group of 32 outputs, of `count` groups.
 
     With one form for both: two tiles of gate and the same of up, by four warps, or by eight where
     there are SEGMENTS (not 0) to share. Otherwise W tiles of both, one after the other, which are
-    W / 2 groups. rows: of 8 * NT (or one) from `out_row` on, which are stored. With SEGMENTS the
-    program also fetches its share of DOWN, which the next kernel reads: `down_tiles` of
-    `down_words`.
+    W / 2 groups. rows: of 8 * NT (or one) from `out_row` on, which are stored.
     """
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
@@ -221,10 +178,9 @@ def gated_group(GATE, UP, DOWN, x, number, count, quads, groups, OUT, OUT_INFO, 
         if SEGMENTS > 0:
             parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, COLUMNS, TOGETHER,
                              SEGMENTS, WHOLE, W, ASM)  # fmt: skip
-            fetch_share(DOWN, number, count, down_tiles, down_words, W, FETCH)
         else:
             parts = totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER, WHOLE, W,
-                           ASM, True)  # fmt: skip
+                           ASM)  # fmt: skip
         for t in tl.static_range(NT):
             if SEGMENTS > 0:
                 g, u = joined(parts, COLUMNS, SEGMENTS)
@@ -238,9 +194,9 @@ def gated_group(GATE, UP, DOWN, x, number, count, quads, groups, OUT, OUT_INFO, 
         at = number * W + warp
         at = tl.where(at < count * 2, at, 0)
         first = totals(tile_of(GATE, at, quads, GATE_FORM), x, quads, groups, lane, GATE_FORM, NT,
-                       COLUMNS, TOGETHER, WHOLE, W, ASM, True)  # fmt: skip
+                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
         second = totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM, NT,
-                        COLUMNS, TOGETHER, WHOLE, W, ASM, True)  # fmt: skip
+                        COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
         M: tl.constexpr = W // 2 * R
         group = number * (W // 2) + tl.arange(0, M) // R
         row = tl.arange(0, M) % R
@@ -280,18 +236,32 @@ def first_pairs(PAIRS, block, blocks, SIZE: tl.constexpr):
     return tl.load(at), tl.load(at + 1)
 
 
-_GATE_UP = ["gate_apart", "up_apart", "down_apart", "rows", "step", "quads", "groups", "programs",
-            "count", "shared_programs", "shared_count", "blocks", "index", "out_step", "down_tiles",
-            "down_words", "shared_down_words"]  # fmt: skip
+@triton.jit
+def block_of(blocks):
+    """The block of a program: those of the shared expert, behind `blocks` others, come first, as
+    they take longest."""
+    return (tl.program_id(1) + blocks) % tl.num_programs(1)
+
+
+@triton.jit
+def first_pairs(PAIRS, block, blocks, SIZE: tl.constexpr):
+    """The first two pairs of a block; of the last one for blocks behind it. Loaded before it is
+    known whether they are needed."""
+    at = PAIRS + tl.maximum(tl.minimum(block, blocks - 1), 0) * SIZE
+    return tl.load(at), tl.load(at + 1)
+
+
+_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "programs", "count",
+            "shared_programs", "shared_count", "blocks", "index", "out_step"]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_GATE_UP, do_not_specialize_on_alignment=["PAIRS"])
-def gate_up(CODES, INFO, GATES, UPS, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP,
-            SHARED_DOWN, OUT, OUT_INFO, gate_apart, up_apart, down_apart, rows, step, quads, groups,
-            programs, count, shared_programs, shared_count, blocks, index, out_step, down_tiles,
-            down_words, shared_down_words, USED: tl.constexpr, GATE_FORM: tl.constexpr,
-            UP_FORM: tl.constexpr, SHARED_GATE_FORM: tl.constexpr, SHARED_UP_FORM: tl.constexpr,
-            NT: tl.constexpr, ALONE: tl.constexpr, APART: tl.constexpr, SEGMENTS: tl.constexpr,
+def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
+            gate_apart, up_apart, rows, step, quads, groups, programs, count, shared_programs,
+            shared_count, blocks, index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr,
+            UP_FORM: tl.constexpr,
+            SHARED_GATE_FORM: tl.constexpr, SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr,
+            ALONE: tl.constexpr, APART: tl.constexpr, SEGMENTS: tl.constexpr,
             IN_ROUNDS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
             PDL: tl.constexpr):  # fmt: skip
     """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
@@ -300,19 +270,13 @@ def gate_up(CODES, INFO, GATES, UPS, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE,
 
     count: groups of 32 outputs. ALONE: one row, pair p is block p, its expert EXPERTS[p]; SEGMENTS:
     of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says. IN_ROUNDS:
-    only experts whose round is `index`. DOWNS, SHARED_DOWN, down_*: what `gated_group` fetches.
+    only experts whose round is `index`.
     """
-    FETCH: tl.constexpr = ASM and PDL
     announce(PDL)
     number = tl.program_id(0)
     block = block_of(blocks)
     lane = tl.arange(0, 32 * W) % 32
     out_row = block * (8 * NT)
-    own_gate = SHARED_GATE.to(tl.pointer_type(tl.int32))
-    own_up = SHARED_UP.to(tl.pointer_type(tl.int32))
-    if (block >= blocks) & (number < shared_programs):
-        if SHARED_GATE_FORM == SHARED_UP_FORM:
-            fetch_group(own_gate, own_up, number, quads, SHARED_GATE_FORM, W, FETCH)
     wait(PDL)
     if not ALONE:
         only, second = first_pairs(PAIRS, block, blocks, 8 * NT)
@@ -322,22 +286,19 @@ def gate_up(CODES, INFO, GATES, UPS, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE,
     if block < blocks:
         gate = record_of(GATES, gate_apart, expert, APART)
         up = record_of(UPS, up_apart, expert, APART)
-        if GATE_FORM == UP_FORM:
-            fetch_group(gate, up, number, quads, GATE_FORM, W, FETCH)
         if ALONE:
             x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
-            after = record_of(DOWNS, down_apart, expert, APART)
-            gated_group(gate, up, after, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
-                        out_step, down_tiles, down_words, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS,
-                        WHOLE, W, ASM, FETCH)  # fmt: skip
+            gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                        out_step, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W,
+                        ASM)  # fmt: skip
         else:
             pairs = PAIRS + block * (8 * NT)
             if second < 0:
                 its_row = only // USED
                 one = input_of_rows(CODES, INFO, its_row, its_row, its_row, step, lane)
-                gated_group(gate, up, gate, one, number, count, quads, groups, OUT, OUT_INFO,
-                            out_row, 1, out_step, 0, 0, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE,
-                            W, ASM, FETCH)  # fmt: skip
+                gated_group(gate, up, one, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                            out_step, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE, W,
+                            ASM)  # fmt: skip
             else:
                 some = ()
                 for t in tl.static_range(NT):
@@ -345,23 +306,23 @@ def gate_up(CODES, INFO, GATES, UPS, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE,
                     even = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2), 0) // USED
                     odd = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2 + 1), 0) // USED
                     some = some + input_of_rows(CODES, INFO, row, even, odd, step, lane)
-                gated_group(gate, up, gate, some, number, count, quads, groups, OUT, OUT_INFO,
-                            out_row, 8 * NT, out_step, 0, 0, GATE_FORM, UP_FORM, NT, 2, False, 0,
-                            WHOLE, W, ASM, FETCH)  # fmt: skip
+                gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row,
+                            8 * NT, out_step, GATE_FORM, UP_FORM, NT, 2, False, 0, WHOLE, W,
+                            ASM)  # fmt: skip
     else:
+        own_gate = SHARED_GATE.to(tl.pointer_type(tl.int32))
+        own_up = SHARED_UP.to(tl.pointer_type(tl.int32))
         if ALONE:
             the_row = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
-            own_down = SHARED_DOWN.to(tl.pointer_type(tl.int32))
-            gated_group(own_gate, own_up, own_down, the_row, number, shared_count, quads, groups,
-                        OUT, OUT_INFO, out_row, 1, out_step, down_tiles, shared_down_words,
-                        SHARED_GATE_FORM, SHARED_UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W, ASM,
-                        FETCH)  # fmt: skip
+            gated_group(own_gate, own_up, the_row, number, shared_count, quads, groups, OUT,
+                        OUT_INFO, out_row, 1, out_step, SHARED_GATE_FORM, SHARED_UP_FORM, 1, 1,
+                        False, SEGMENTS, WHOLE, W, ASM)  # fmt: skip
         else:
             first = (block - blocks) * NT
             rows_of = input_of_blocks(CODES, INFO, first, step, (rows + 7) // 8, lane, NT)
-            gated_group(own_gate, own_up, own_gate, rows_of, number, shared_count, quads, groups,
-                        OUT, OUT_INFO, out_row, rows - 8 * first, out_step, 0, 0, SHARED_GATE_FORM,
-                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM, FETCH)  # fmt: skip
+            gated_group(own_gate, own_up, rows_of, number, shared_count, quads, groups, OUT,
+                        OUT_INFO, out_row, rows - 8 * first, out_step, SHARED_GATE_FORM,
+                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM)  # fmt: skip
 
 
 @triton.jit
@@ -381,27 +342,77 @@ def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, NT: tl.constexp
             tl.store(at, total[t * 2 * COLUMNS + c], mask=live)
 
 
+@triton.constexpr_function
+def _quads_of_segment(quads, segment):
+    return min(4, quads - 4 * segment)
+
+
 @triton.jit
-def products_of_tiles(record, x, y_OUT, WHERE, begin, each, tiles, quads, groups, width, row, rows,
-               FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
-               GATHERED: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-               EARLY: tl.constexpr):  # fmt: skip
-    """Products of `each` tiles a warp, from `begin` on, stored as `store_rows` says."""
+def load_tile(tile, lane, FORM: tl.constexpr, QUADS: tl.constexpr, ASM: tl.constexpr):
+    """Loads a warp's weights: a tile of QUADS quads. Begins all loads, waits for none. Gives a
+    tuple for each quad, then each segment's scales."""
+    found = ()
+    for q in tl.static_range(QUADS):
+        found = found + (unpack.quad(tile, lane, lane, q, FORM, False, ASM),)
+    for s in tl.static_range((QUADS + 3) // 4):
+        scales = tile + (QUADS * FORM.quad + s * (8 * FORM.tail)) + lane // 4 * FORM.tail
+        found = found + (unpack.words(scales, lane, 0, FORM.tail, False, ASM),)
+    return found
+
+
+@triton.jit
+def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, QUADS: tl.constexpr,
+               FULL: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """What `totals` gives, of what `load_tile` gave. FULL: all quads have four groups."""
+    total = no_terms(NT, COLUMNS, W)
+    for s in tl.static_range((QUADS + 3) // 4):
+        acc = no_terms(NT, COLUMNS, W)
+        at = at_segment(x, s, NT)
+        left = groups - 16 * s
+        for q in tl.static_range(_quads_of_segment(QUADS, s)):
+            if COLUMNS == 1 and ASM:
+                acc = quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, left, lane, q,
+                                 FORM, FULL)  # fmt: skip
+            else:
+                for j in tl.static_range(4):
+                    acc = group_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
+                                      left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS, TOGETHER,
+                                      FULL, W, ASM)  # fmt: skip
+        total = add_each(total, acc, 2 * NT * COLUMNS)
+    return total
+
+
+@triton.jit
+def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, width, first, rows,
+                      FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+                      TOGETHER: tl.constexpr, GATHERED: tl.constexpr, QUADS: tl.constexpr,
+                      WHOLE: tl.constexpr, EARLY: tl.constexpr, W: tl.constexpr,
+                      ASM: tl.constexpr):  # fmt: skip
+    """Products of `each` tiles a warp, from `begin` on, stored as `store_rows` says. QUADS: of a
+    tile that fits in registers as a whole, or 0. WHOLE: quads have four groups each where tiles
+    fit, else segments 16. EARLY: a small tile is loaded while the one before is computed."""
     lane = tl.arange(0, 32 * W) % 32
+    SMALL: tl.constexpr = QUADS * (FORM.codes + FORM.low + FORM.numbers + FORM.scales) <= 40
+    AHEAD: tl.constexpr = EARLY and QUADS > 0 and SMALL and NT == 1
+    weights = ()
+    if AHEAD:
+        near = tl.minimum(begin, tiles - 1)
+        weights = load_tile(tile_of(record, near, quads, FORM), lane, FORM, QUADS, ASM)
     for i in range(each):
         tile = begin + i
-        at = tile_of(record, tl.minimum(tile, tiles - 1), quads, FORM)
-        y = totals(at, x, quads, groups, lane, FORM, NT, COLUMNS, TOGETHER, WHOLE, W, ASM,
-                   EARLY)
-        store_rows(y_OUT, y, tile, width, WHERE, row, rows, lane, NT, COLUMNS, GATHERED)
-
-
-@triton.jit
-def fetch_tiles(record, begin, each, tiles, words, W: tl.constexpr, FETCH: tl.constexpr):
-    """`fetch` for each warp's tiles, `each` from `begin` on."""
-    first = tl.arange(0, 32 * W) % 32 == 0
-    some = tl.where(first, tl.minimum(tiles - begin, each), 0)
-    fetch(record + begin.to(tl.int64) * words, some * words, FETCH)
+        # At the end the last one again, which is near.
+        near = tl.minimum(begin + tl.minimum(i + 1, each - 1) if AHEAD else tile, tiles - 1)
+        at = tile_of(record, near, quads, FORM)
+        if QUADS > 0:
+            ahead = load_tile(at, lane, FORM, QUADS, ASM)
+            y = tile_terms(weights if AHEAD else ahead, x, groups, lane, FORM, NT, COLUMNS,
+                           TOGETHER, QUADS, WHOLE, W, ASM)  # fmt: skip
+            if AHEAD:
+                weights = ahead
+        else:
+            y = totals(at, x, quads, groups, lane, FORM, NT, COLUMNS, TOGETHER, WHOLE, W, ASM)
+        store_rows(OUT, y, tile, width, ROWS, first, rows, lane, NT, COLUMNS, GATHERED)
 
 
 _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups",
@@ -412,20 +423,17 @@ _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "s
 def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
          step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index, each,
          FORM: tl.constexpr, SHARED_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
-         APART: tl.constexpr, IN_ROUNDS: tl.constexpr, WHOLE: tl.constexpr,
-         SHARED_WHOLE: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+         APART: tl.constexpr, IN_ROUNDS: tl.constexpr, QUADS: tl.constexpr,
+         SHARED_QUADS: tl.constexpr, WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr,
+         ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width]. Grid (4 * each
     tiles a program, blocks); each: tiles of a warp."""
     W: tl.constexpr = 4
-    FETCH: tl.constexpr = ASM and PDL
     announce(PDL)
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     begin = (tl.program_id(0) * W + thread // 32) * each
     block = block_of(blocks)
-    own = SHARED.to(tl.pointer_type(tl.int32))
-    if block >= blocks:
-        fetch_tiles(own, begin, each, tiles, tile_words(shared_quads, SHARED_FORM), W, FETCH)
     wait(PDL)
     if not ALONE:
         only, second = first_pairs(PAIRS, block, blocks, 8 * NT)
@@ -436,28 +444,32 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ap
     where = PAIRS + first
     if block < blocks:
         record = record_of(DOWNS, apart, expert, APART)
-        fetch_tiles(record, begin, each, tiles, tile_words(quads, FORM), W, FETCH)
         if ALONE:
             x = input_of_rows(CODES, INFO, first, first, first, step, lane)
-            products_of_tiles(record, x, OUT, where, begin, each, tiles, quads, groups, width, block,
-                       pairs, FORM, 1, 1, False, False, WHOLE, W, ASM, not FETCH)  # fmt: skip
+            products_of_tiles(record, x, OUT, where, begin, each, tiles, quads, groups, width,
+                              block, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, False, W,
+                              ASM)  # fmt: skip
         elif second < 0:
             one = input_of_rows(CODES, INFO, first, first, first, step, lane)
-            products_of_tiles(record, one, OUT, where, begin, each, tiles, quads, groups, width, only,
-                       pairs, FORM, 1, 1, False, False, WHOLE, W, ASM, not FETCH)  # fmt: skip
+            products_of_tiles(record, one, OUT, where, begin, each, tiles, quads, groups, width,
+                              only, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, True, W,
+                              ASM)  # fmt: skip
         else:
             some = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
-            products_of_tiles(record, some, OUT, where, begin, each, tiles, quads, groups, width, 0, pairs,
-                       FORM, NT, 2, True, True, WHOLE, W, ASM, not FETCH)  # fmt: skip
+            products_of_tiles(record, some, OUT, where, begin, each, tiles, quads, groups, width, 0,
+                              pairs, FORM, NT, 2, True, True, QUADS, WHOLE, False, W,
+                              ASM)  # fmt: skip
     else:
         row = (block - blocks) * (8 * NT)
         if ALONE:
             the_row = input_of_rows(CODES, INFO, first, first, first, step, lane)
-            products_of_tiles(own, the_row, SHARED_OUT, where, begin, each, tiles, shared_quads,
-                       shared_groups, width, row, rows, SHARED_FORM, 1, 1, False, False,
-                       SHARED_WHOLE, W, ASM, not FETCH)  # fmt: skip
+            products_of_tiles(SHARED.to(tl.pointer_type(tl.int32)), the_row, SHARED_OUT, where, begin, each, tiles,
+                              shared_quads, shared_groups, width, row, rows, SHARED_FORM, 1, 1,
+                              False, False, SHARED_QUADS, SHARED_WHOLE, False, W,
+                              ASM)  # fmt: skip
         else:
             rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
-            products_of_tiles(own, rows_of, SHARED_OUT, where, begin, each, tiles, shared_quads,
-                       shared_groups, width, row, rows, SHARED_FORM, NT, 2, True, False,
-                       SHARED_WHOLE, W, ASM, not FETCH)  # fmt: skip
+            products_of_tiles(SHARED.to(tl.pointer_type(tl.int32)), rows_of, SHARED_OUT, where, begin, each, tiles,
+                              shared_quads, shared_groups, width, row, rows, SHARED_FORM, NT, 2,
+                              True, False, SHARED_QUADS, SHARED_WHOLE, False, W,
+                              ASM)  # fmt: skip

@@ -8,7 +8,6 @@ four, one after the other.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
-# ruff: noqa: RUF005
 # mypy: disable-error-code="assignment,attr-defined,var-annotated,union-attr,misc"
 
 from __future__ import annotations
@@ -129,16 +128,17 @@ def _term(sums, found, tail, info, q, o: tl.constexpr, QUAD: tl.constexpr, FORM:
 
 
 @triton.jit
-def _quad_terms(acc, found, tail, xb, xi, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
-                WHOLE: tl.constexpr):  # fmt: skip
-    """Adds the terms of a quad to acc. xb, xi: bytes and info that are the thread's own, for the
-    first quad."""
+def quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
+               FULL: tl.constexpr):  # fmt: skip
+    """Adds the terms of a segment's quad to acc. x, left: as in `segment_terms`; found, tail: the
+    quad, and scales of the segment. FULL: the quad has four groups."""
     q = lane % 4
     column = lane // 4
-    b = unpack.words(xb, lane, 256 * QUAD, 2, False, True)
+    # Bytes of the group that the thread's column is for; info of the group whose terms it makes.
+    b = unpack.words(x[0] + column // 2 * 64, lane, 256 * QUAD, 2, False, True)
     # Behind the last group scales mean nothing.
     ok = (left > 4 * QUAD + q).to(tl.int32)
-    info = unpack.words(xi, ok, 64 * QUAD, 2, not WHOLE, True)
+    info = unpack.words(x[1] + q * 16, ok, 64 * QUAD, 2, not FULL, True)
     if FORM.bias != 0:
         start = _weighed_sums(info[1], -FORM.bias, -FORM.bias, True)
     else:
@@ -170,17 +170,15 @@ def row_terms(weights, x, left, lane, FORM: tl.constexpr, WHOLE: tl.constexpr, S
               W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """What `segment_terms` gives for one row: sums of a segment's terms, outputs n and n + 8."""
     if ASM:
-        xb = x[0] + lane // 8 * 64
-        xi = x[1] + lane % 4 * 16
         acc = no_terms(1, 1, W)
         for quad in tl.static_range(4):
             if SKIP:
                 if left > 4 * quad:
-                    acc = _quad_terms(acc, weights[quad], weights[4], xb, xi, left, lane, quad,
-                                      FORM, WHOLE)  # fmt: skip
+                    acc = quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
+                                     WHOLE)  # fmt: skip
             else:
-                acc = _quad_terms(acc, weights[quad], weights[4], xb, xi, left, lane, quad, FORM,
-                                  WHOLE)  # fmt: skip
+                acc = quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
+                                 WHOLE)  # fmt: skip
     else:
         acc = segment_terms(weights, x, left, FORM, 1, 1, False, WHOLE, SKIP, W, ASM)
     return acc
