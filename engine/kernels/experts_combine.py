@@ -2,7 +2,7 @@
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,var-annotated"
+# mypy: disable-error-code="assignment,misc,var-annotated"
 
 from __future__ import annotations
 

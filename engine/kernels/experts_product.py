@@ -7,6 +7,7 @@ only that one is computed.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
 # mypy: disable-error-code="assignment,union-attr,var-annotated"
 
 from __future__ import annotations
@@ -236,21 +237,6 @@ def first_pairs(PAIRS, block, blocks, SIZE: tl.constexpr):
     return tl.load(at), tl.load(at + 1)
 
 
-@triton.jit
-def block_of(blocks):
-    """The block of a program: those of the shared expert, behind `blocks` others, come first, as
-    they take longest."""
-    return (tl.program_id(1) + blocks) % tl.num_programs(1)
-
-
-@triton.jit
-def first_pairs(PAIRS, block, blocks, SIZE: tl.constexpr):
-    """The first two pairs of a block; of the last one for blocks behind it. Loaded before it is
-    known whether they are needed."""
-    at = PAIRS + tl.maximum(tl.minimum(block, blocks - 1), 0) * SIZE
-    return tl.load(at), tl.load(at + 1)
-
-
 _GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "programs", "count",
             "shared_programs", "shared_count", "blocks", "index", "out_step"]  # fmt: skip
 
@@ -460,16 +446,17 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ap
                               pairs, FORM, NT, 2, True, True, QUADS, WHOLE, False, W,
                               ASM)  # fmt: skip
     else:
+        own = SHARED.to(tl.pointer_type(tl.int32))
         row = (block - blocks) * (8 * NT)
         if ALONE:
             the_row = input_of_rows(CODES, INFO, first, first, first, step, lane)
-            products_of_tiles(SHARED.to(tl.pointer_type(tl.int32)), the_row, SHARED_OUT, where, begin, each, tiles,
+            products_of_tiles(own, the_row, SHARED_OUT, where, begin, each, tiles,
                               shared_quads, shared_groups, width, row, rows, SHARED_FORM, 1, 1,
                               False, False, SHARED_QUADS, SHARED_WHOLE, False, W,
                               ASM)  # fmt: skip
         else:
             rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
-            products_of_tiles(SHARED.to(tl.pointer_type(tl.int32)), rows_of, SHARED_OUT, where, begin, each, tiles,
+            products_of_tiles(own, rows_of, SHARED_OUT, where, begin, each, tiles,
                               shared_quads, shared_groups, width, row, rows, SHARED_FORM, NT, 2,
                               True, False, SHARED_QUADS, SHARED_WHOLE, False, W,
                               ASM)  # fmt: skip
