@@ -79,8 +79,9 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl
         if i < HALF - 1 and AHEAD:
             after = tl.minimum(segment + 1, SEGMENTS - 1)
             ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
-        parts = parts + row_terms(weights, at_segment(x, segment, 1), groups - segment * 16, lane,
-                                  FORM, WHOLE, False, W, ASM)  # fmt: skip
+        parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
+                                      FORM, 1, COLUMNS, TOGETHER, WHOLE, False, W,
+                                      ASM)  # fmt: skip
     return parts
 
 
