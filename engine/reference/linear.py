@@ -3,8 +3,12 @@
 Integer matrices meet activations that are quantised to int8 in groups of 32: s = amax / 127,
 q = x / s rounded half to even, within -127..127. The term of a group is (float(I) * s) * d, minus
 (float(M) * s) * d_min where the type has minima; I and M are exact integers below 2**24. 16 groups
-in turn make a segment, segments are added in ascending order. Float matrices meet float32
-activations, in the order of `lanes.py`.
+in turn make a segment, segments are added in ascending order.
+
+Float matrices are integers of two limbs, and so are the activations that they meet: to q comes what
+it leaves of x / s, in units of 1/256. Their I takes three exact sums: of products of both first
+limbs, of a first and a second limb, of both second ones, each over 256 times what comes before.
+Only where activations stay float32, or groups are not whole, they follow the order of `lanes.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +49,12 @@ def product(x: Any, weight: Any, expert: int, out: Any) -> None:
         scale = np.empty((x.shape[0], groups), np.float32)
         sums = np.empty((x.shape[0], groups, 2), np.int32)
         quantise(x, values, scale, sums)
-        integer_product(values, scale, sums, weight, expert, out)
+        if weight.low.shape[1]:
+            low = np.empty(x.shape, np.int32)
+            remainders(x, values, scale, low)
+            limb_product(values, low, scale, weight, expert, out)
+        else:
+            integer_product(values, scale, sums, weight, expert, out)
 
 
 @compiled
@@ -75,6 +84,22 @@ def quantise(x: Any, values: Any, scale: Any, sums: Any) -> None:
                     values[r, g * GROUP + i] = q
                     total += q
                 sums[r, g, half] = total
+
+
+@compiled
+def remainders(x: Any, values: Any, scale: Any, low: Any) -> None:
+    """What `quantise` leaves of x / s in units of 1/256: low int32 [R, K] in -128..127."""
+    magic = np.float32(12582912.0)  # as in `quantise`
+    lowest, highest, units = np.float32(-128), np.float32(127), np.float32(256)
+    for r in range(x.shape[0]):
+        for g in range(scale.shape[1]):
+            s = scale[r, g]
+            for i in range(g * GROUP, (g + 1) * GROUP):
+                p = np.int32(0)
+                if np.float32(0) < s < np.float32(np.inf):
+                    left = (x[r, i] / s - np.float32(values[r, i])) * units
+                    p = np.int32(min(max((left + magic) - magic, lowest), highest))
+                low[r, i] = p
 
 
 @compiled
@@ -134,6 +159,51 @@ def integer_product(values: Any, scale: Any, sums: Any, weight: Any, expert: int
                 else:
                     for n in range(TILE):
                         segment[n] += (np.float32(dots[n]) * s) * d[n]
+                if (g + 1) % GROUPS_A_SEGMENT == 0 or g + 1 == groups:
+                    first = g < GROUPS_A_SEGMENT
+                    for n in range(TILE):
+                        result[n] = segment[n] if first else result[n] + segment[n]
+                    segment[:] = np.float32(0)
+            target = out[r, tile * TILE : tile * TILE + width]
+            for n in range(width):
+                target[n] = result[n]
+
+
+@compiled
+def limb_product(values: Any, low: Any, scale: Any, weight: Any, expert: int, out: Any) -> None:
+    """The integer order with two limbs on both sides. values, scale: see `quantise`, low: see
+    `remainders`."""
+    codes, codes_low = weight.codes[expert], weight.low[expert]
+    weight_scale = weight.scale[expert]
+    groups = codes.shape[1]
+    units = np.float32(256)
+    upper = np.empty(TILE, np.int32)
+    lower = np.empty(TILE, np.int32)
+    segment = np.empty(TILE, np.float32)
+    result = np.empty(TILE, np.float32)
+    for tile in range(codes.shape[0]):
+        width = min(TILE, out.shape[1] - tile * TILE)
+        for r in range(values.shape[0]):
+            segment[:] = np.float32(0)
+            for g in range(groups):
+                upper[:] = 0
+                lower[:] = 0
+                for i in range(0, GROUP, 2):
+                    h0, h1 = codes[tile, g, i], codes[tile, g, i + 1]
+                    l0, l1 = codes_low[tile, g, i], codes_low[tile, g, i + 1]
+                    q0, q1 = values[r, g * GROUP + i], values[r, g * GROUP + i + 1]
+                    p0, p1 = low[r, g * GROUP + i], low[r, g * GROUP + i + 1]
+                    for n in range(TILE):
+                        a, b = np.int32(h0[n]), np.int32(l0[n])
+                        c, d = np.int32(h1[n]), np.int32(l1[n])
+                        upper[n] += (a * 256 + b) * q0 + a * p0 + (c * 256 + d) * q1 + c * p1
+                        lower[n] += b * p0 + d * p1
+                s = scale[r, g]
+                by = weight_scale[tile, g]
+                for n in range(TILE):
+                    # Below 2**28, it is rounded here, as the sum of both floats would be.
+                    whole = np.float32(upper[n]) * units + np.float32(lower[n])
+                    segment[n] += (whole * s) * by[n]
                 if (g + 1) % GROUPS_A_SEGMENT == 0 or g + 1 == groups:
                     first = g < GROUPS_A_SEGMENT
                     for n in range(TILE):

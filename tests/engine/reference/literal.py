@@ -5,7 +5,8 @@ are only read and written element by element.
 """
 
 from collections.abc import Sequence
-from math import inf, isnan
+from fractions import Fraction
+from math import frexp, inf, isnan
 
 import numpy as np
 
@@ -113,6 +114,48 @@ def integer_dot(
             lower = sum(minimum_multipliers[i] * q[i] for i in elements)
             term = F(term - F(F(F(lower) * s[g]) * minimum_scales[g]))
         segment = F(segment + term)
+        if g % 16 == 15 or g == len(s) - 1:
+            result = segment if result is None else F(result + segment)
+            segment = ZERO
+    assert result is not None
+    return result
+
+
+def limbs(weights: np.ndarray) -> tuple[list[int], list[np.float32]]:
+    """One row as integers of 16 bits, and a scale for every 32: the same one for 256 of them."""
+    integers: list[int] = []
+    scales: list[np.float32] = []
+    for start in range(0, len(weights), 256):
+        block = [float(w) for w in weights[start : start + 256]]
+        largest = max(abs(w) for w in block)
+        exponent = max(frexp(largest)[1] - 1 if largest else -127, -105)
+        scale = 2.0 ** (exponent - 21)
+        integers += [round(Fraction(w) / Fraction(256 * scale)) for w in block]
+        scales += [F(scale)] * (len(block) // 32)
+    return integers, scales
+
+
+def limb_dot(x: np.ndarray, weights: np.ndarray) -> np.float32:
+    """One row of activations times one row of float weights, both as two limbs."""
+    q, s = quantise(x)
+    w, scales = limbs(weights)
+    result = None
+    segment = ZERO
+    for g in range(len(s)):
+        upper = middle = lower = 0
+        for i in range(32 * g, 32 * g + 32):
+            high = (w[i] + 128) // 256
+            low = w[i] - 256 * high
+            left = 0
+            if s[g] != 0:
+                left = int(np.rint(F(F(F(x[i] / s[g]) - F(q[i])) * F(256))))
+                left = min(max(left, -128), 127)
+            upper += q[i] * high
+            middle += q[i] * low + left * high
+            lower += left * low
+        whole = F(F(F(upper) * F(256)) + F(middle))
+        whole = F(F(whole * F(256)) + F(lower))
+        segment = F(segment + F(F(whole * s[g]) * scales[g]))
         if g % 16 == 15 or g == len(s) - 1:
             result = segment if result is None else F(result + segment)
             segment = ZERO

@@ -32,7 +32,13 @@ def packed(raw: Raw, type_name: str, columns: int, *, floats: bool = False) -> M
 
 
 def float_matrix(values: np.ndarray) -> Matrix:
-    """[N, K] or [E, N, K] float32 as an F32 matrix."""
+    """[N, K] or [E, N, K] float32 as an F32 matrix for float activations."""
+    values = np.ascontiguousarray(values, np.float32)
+    return packed(values.view(np.uint8), "F32", values.shape[-1], floats=True)
+
+
+def limb_matrix(values: np.ndarray) -> Matrix:
+    """The same for int8 activations."""
     values = np.ascontiguousarray(values, np.float32)
     return packed(values.view(np.uint8), "F32", values.shape[-1])
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.gguf.dequantize import dequantize
 from engine.gguf.integer_form import INTEGER_TYPES, IntegerForm, integer_form
+from engine.gguf.limbs import limbs_of
 from engine.gguf.stored import tensor_of
 from engine.gguf.types import quant_type
 from engine.reference.linear import linear, quantise
@@ -20,7 +21,7 @@ from tests.engine.reference.checks import (
     assert_rows_independent,
     same_bits,
 )
-from tests.engine.reference.packing import FLOAT_TYPES, packed, random_raw
+from tests.engine.reference.packing import FLOAT_TYPES, limb_matrix, packed, random_raw
 
 # NVFP4 has a float scale for 16 elements: it takes the float order.
 INTEGERS = sorted(INTEGER_TYPES - {"NVFP4"})
@@ -108,8 +109,58 @@ def test_float_order(type_name: str, rows: int, columns: int) -> None:
     raw = random_raw(type_name, (rows,), columns)
     x = _activations(2, max(columns, 64))[:, :columns].copy()
     weights = dequantize(raw, quant_type(type_name))
-    actual = linear(torch.from_numpy(x), packed(raw, type_name, columns))
+    # Groups that are not whole follow this order with int8 activations, too.
+    floats = columns % 32 == 0
+    actual = linear(torch.from_numpy(x), packed(raw, type_name, columns, floats=floats))
     assert same_bits(actual, literal.float_linear(x, weights))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "rows", "columns"),
+    [("F32", 3, 32), ("BF16", 6, 1312), ("F16", 33, 96), ("F32", 40, 544)],
+)
+def test_limb_order(type_name: str, rows: int, columns: int) -> None:
+    raw = random_raw(type_name, (rows,), columns)
+    x = _activations(2, max(columns, 64))[:, :columns].copy()
+    weights = dequantize(raw, quant_type(type_name))
+    weights *= np.exp2(np.arange(columns) // 64 % 5, dtype=np.float32)
+    weights[0, :32] = 0
+    actual = linear(torch.from_numpy(x), limb_matrix(weights))
+    wanted = np.array([[literal.limb_dot(row, w) for w in weights] for row in x], np.float32)
+    assert same_bits(actual, wanted)
+
+
+@pytest.mark.parametrize("exponent", [-149, -130, -100, 0, 127])
+def test_limbs_of_every_size(exponent: int) -> None:
+    """The smallest and the largest floats, and zeros."""
+    random = np.random.default_rng(3)
+    weights = random.integers(-255, 256, (2, 96)) * 2.0 ** (max(exponent, -141) - 8)
+    weights = weights.astype(np.float32)
+    weights[0, 0] = 2.0**exponent
+    weights[1] = 0
+    x = _activations(1, 96)
+    wanted = np.array([[literal.limb_dot(x[0], w) for w in weights]], np.float32)
+    with np.errstate(all="ignore"):
+        assert same_bits(linear(torch.from_numpy(x), limb_matrix(weights)), wanted)
+
+
+def test_limbs_keep_bfloat16_within_six_binades() -> None:
+    random = np.random.default_rng(3)
+    mantissas, exponents = random.integers(128, 256, (7, 512)), random.integers(-6, 1, (7, 512))
+    values = (mantissas * 2.0**exponents * random.choice([-1, 1], (7, 512))).astype(np.float32)
+    limbs = limbs_of(torch.from_numpy(values))
+    whole = limbs.high.int() * 256 + limbs.low.int()
+    scale = limbs.scale.repeat_interleave(32, 1)
+    assert same_bits(whole * 256 * scale, values)
+    assert limbs.high.abs().max() <= 64
+
+
+def test_limbs_of_no_numbers() -> None:
+    """A NaN reaches its output, and no other."""
+    weights = np.ones((3, 512), np.float32)
+    weights[1, 300], weights[2, 3] = np.nan, np.inf
+    got = linear(torch.ones(1, 512), limb_matrix(weights))
+    assert np.isfinite(got.numpy()).tolist() == [[True, False, False]]
 
 
 @pytest.mark.parametrize("type_name", ["Q4_K", "IQ3_S", "Q5_1"])
@@ -125,10 +176,11 @@ def test_float_activations_use_the_float_order(type_name: str) -> None:
 @pytest.mark.parametrize("type_name", ALL)
 def test_against_torch(type_name: str) -> None:
     """Dequantised weights times what the activations were quantised to, in float64."""
-    columns = _columns(type_name, 1100)
+    columns = _columns(type_name, 1120)
     raw = random_raw(type_name, (40,), columns, seed=9)
     x = _activations(5, columns)
     seen = x.astype(np.float64)
+    tolerance = tolerances.LIMBS if type_name in FLOAT_TYPES else tolerances.LINEAR
     if type_name in INTEGERS:
         q, scale, _ = _quantised(x)
         seen = q * np.repeat(scale.astype(np.float64), 32, axis=1)
@@ -149,7 +201,7 @@ def test_against_torch(type_name: str) -> None:
             size += 2 * activations.abs() @ spread.T
     assert finite.all() or type_name == "MXFP4"
     error = ((actual - wanted).abs() / size)[finite]
-    assert error.max() <= tolerances.LINEAR
+    assert error.max() <= tolerance
 
 
 @pytest.mark.parametrize("type_name", ALL)

@@ -5,6 +5,9 @@ output), unless its comment says otherwise.
 """
 
 LINEAR = 2e-6
+LIMBS = 1.5e-4
+"""Of activations and weights as two limbs: 2**-14 of the largest weight of 256, and 1/512 of the
+step of 1/127 of the largest activation of 32."""
 NORM = 1e-6
 ROTARY = 1e-6
 ATTENTION = 3e-6
