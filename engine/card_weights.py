@@ -9,8 +9,8 @@ from math import prod
 
 from engine.gguf.header import TensorInfo
 from engine.gguf.reader import GGUF
-from engine.gguf.types import quant_type
-from engine.kernels.form import FLOAT_TILE, FLOAT_TYPES, GROUP, QUAD, TILE, form_of
+from engine.gguf.types import has_limbs, quant_type
+from engine.kernels.form import FLOAT_TILE, GROUP, LIMBS, QUAD, TILE, are_integers, form_of
 from engine.models.config import ModelConfig
 
 _EXPERTS = re.compile(r"blk\.(\d+)\.ffn_(gate|up|down|gate_up)_exps\.weight")
@@ -62,7 +62,7 @@ def matrix_bytes(tensor: TensorInfo) -> int:
     *stack, rows, columns = (1, *tensor.shape) if len(tensor.shape) == 1 else tensor.shape
     if columns == 1:
         rows, columns = 1, rows
-    if tensor.type.name in FLOAT_TYPES:
+    if not are_integers(tensor.type, columns):
         padded = -(-rows // FLOAT_TILE) * FLOAT_TILE * -(-columns // GROUP) * GROUP
         return prod(stack) * padded * _FLOAT_BYTES.get(tensor.type.name, 4)
     return prod(stack) * -(-rows // TILE) * _tile_bytes(tensor.type.name, columns)
@@ -82,13 +82,15 @@ def _part(name: str, trunk: int) -> str:
 def _tensor_bytes(name: str, tensor: TensorInfo) -> int:
     if name in _TABLES or name.endswith("nextn.embed_tokens.weight"):
         return tensor.nbytes
-    if len(tensor.shape) == 1 and tensor.type.name in FLOAT_TYPES:
+    if len(tensor.shape) == 1 and tensor.type.name in ("F32", "F16", "BF16"):
         return 4 * tensor.shape[0]
     return matrix_bytes(tensor)
 
 
 @cache
 def _tile_bytes(name: str, columns: int) -> int:
+    if has_limbs(quant_type(name), columns):
+        return 4 * LIMBS.tile_words(-(-columns // (GROUP * QUAD)))
     each = _MULTIPLIERS.get(name, 0)
     minimum = name in _WITH_MINIMA
     form = form_of(

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.gguf.types import QuantType
-
 BLOCK = 256
 _GROUP = 32
-_TYPES = frozenset({"F32", "F16", "BF16"})
 # Of float32: the exponent field of 2**-126, and how far scales lie below their block's largest.
 _LEAST, _BELOW = 1, 21
 
@@ -29,12 +26,6 @@ class Limbs:
     high: torch.Tensor
     low: torch.Tensor
     scale: torch.Tensor
-
-
-def has_limbs(kind: QuantType, columns: int) -> bool:
-    """True if matrices of this type and number of inputs are stored as limbs, unless activations
-    stay float."""
-    return kind.name in _TYPES and columns % _GROUP == 0
 
 
 def limbs_of(values: torch.Tensor) -> Limbs:

@@ -25,6 +25,12 @@ class QuantType:
         return elements // self.block_elements * self.block_bytes
 
 
+def has_limbs(kind: QuantType, columns: int) -> bool:
+    """True if matrices of floats become integers, as `limbs.py` says, where activations are int8:
+    where groups of 32 inputs are whole."""
+    return kind.name in ("F32", "F16", "BF16") and columns % 32 == 0
+
+
 _ALL = (
     QuantType(0, "F32", 1, 4),
     QuantType(1, "F16", 1, 2),

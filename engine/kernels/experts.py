@@ -20,7 +20,7 @@ from engine.kernels.experts_combine import combine_into
 from engine.kernels.experts_product import down, gate_up
 from engine.kernels.experts_route import top
 from engine.kernels.form import GROUP, Form
-from engine.kernels.inputs import ROWS, SEGMENT, Input
+from engine.kernels.inputs import CODES, ROWS, SEGMENT, Input
 from engine.kernels.linear import assembly, linear, product, project
 from engine.kernels.matrix import Matrix
 from engine.models import weights
@@ -120,7 +120,7 @@ class _Launches:
         inner = max(m[2].groups for m in (self._of_routed, self._of_shared))
         self._step = -(-inner * GROUP // SEGMENT) * (SEGMENT // GROUP)
         high = self._all * self._high
-        self._codes = torch.empty((high, self._step, ROWS * GROUP), dtype=torch.int8, device=device)
+        self._codes = torch.empty((high, self._step, CODES), dtype=torch.int8, device=device)
         self._info = torch.empty((high, self._step, ROWS), dtype=torch.int64, device=device)
         self.routed = torch.empty((experts.numel(), width), dtype=torch.float32, device=device)
         self.shared = torch.empty((x.rows, width), dtype=torch.float32, device=device)

@@ -12,7 +12,8 @@ Sections of a quad, in order (axes from the slowest; `out`: outputs n and n + 8)
   first and second half, then the other group's.
 * codes, 4 bits and the upper four of more: [out, thread, group]: the low fields of the bytes are
   the first half of the group; with a table the low two bytes are.
-* codes, 8 bits: [out, pair of groups, thread, group, half].
+* codes, 8 bits: [out, pair of groups, thread, group, half]; 16 bits: first the upper ones of all,
+  then the lower ones, likewise.
 * the lowest bit of 5: [thread, out], in a byte as the 2-bit fields, for four groups.
 * the lowest two bits of 6: [thread, out, pair of groups], as 2-bit codes.
 * multipliers plus 128: [n, those of codes (one or two halves of a group), then of minima, out].
@@ -26,7 +27,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine.gguf.types import QuantType
+from engine.gguf.types import QuantType, has_limbs
 
 GROUP = 32
 TILE = 16
@@ -35,7 +36,6 @@ QUAD = 4
 SEGMENT = 4
 # Four outputs of 32 lanes give each thread of a warp four lanes, of weights and of activations.
 FLOAT_TILE = 4
-FLOAT_TYPES = frozenset({"F32", "F16", "BF16", "NVFP4"})
 
 
 class Form(NamedTuple):
@@ -46,6 +46,7 @@ class Form(NamedTuple):
     bytes as four words) the field is an index of it instead. `multipliers` and
     `minimum_multipliers` of a group: 0 (all 1), 1, or 2 (one for 16 elements). A scale serves
     `span` groups (1, 2 or 8); it is `factor` times an fp16 number, or a float32 number if `wide`.
+    16 bits are two signed limbs, see `engine/gguf/limbs.py`.
     `codes`, `low`, `numbers` and `scales`: words that a thread has of each section of a quad, and
     of a segment's scales, `tail`. `quad`: words of a whole quad.
     """
@@ -135,6 +136,12 @@ CODES: MappingProxyType[str, Codes] = MappingProxyType(
 """The field that holds a code of each integer type without loss."""
 
 
+def are_integers(kind: QuantType, columns: int) -> bool:
+    """True if matrices of this type are integers where activations are. Others have a float scale
+    for 16 elements, or groups that are not whole."""
+    return kind.name in CODES or has_limbs(kind, columns)
+
+
 def words_of(table: tuple[int, ...]) -> tuple[int, ...]:
     """16 signed bytes as four int32, the first byte lowest."""
     words = (
@@ -172,10 +179,20 @@ def laid_out(form: Form) -> Form:
     scales = 2 * kinds * (a_quad if form.wide else a_quad // 2)
     a_segment = QUAD * SEGMENT // form.span
     tail = 0 if a_quad else 2 * kinds * (a_segment if form.wide else a_segment // 2)
-    codes = {2: 4, 8: 16}.get(form.bits, 8)
+    codes = {2: 4, 8: 16, 16: 32}.get(form.bits, 8)
     low = {5: 2, 6: 4}.get(form.bits, 0)
     numbers = 2 * (form.multipliers + form.minimum_multipliers)
     return form._replace(
         codes=codes, low=low, numbers=numbers, scales=scales,
         quad=32 * (codes + low) + 8 * (numbers + scales), tail=tail,
     )  # fmt: skip
+
+
+LIMBS = laid_out(
+    Form(
+        bits=16, shift=0, unsigned=False, odd=0, bias=0, table=(), multipliers=0, minimum=False,
+        minimum_multipliers=0, span=8, wide=True, factor=1.0, codes=0, low=0,
+        numbers=0, scales=0, quad=0, tail=0,
+    )
+)  # fmt: skip
+"""Matrices of floats, where activations are int8."""

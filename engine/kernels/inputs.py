@@ -1,11 +1,13 @@
 """What matrices multiply: rows of floats with the same rows as int8 in groups of 32.
 
 Codes lie as tensor cores take them. Eight rows make a block; of a group, thread 4 * (row % 8) + q
-of a warp has elements 4q to 4q + 3 and then 16 + 4q to 16 + 4q + 3, eight bytes in a run. Rows of
-a block that do not exist are never written and mean nothing: each row's products are its own.
+of a warp has elements 4q to 4q + 3 and then 16 + 4q to 16 + 4q + 3, eight bytes in a run. Behind
+the codes of a group lie, the same way, their second limbs, which matrices of two limbs take. Rows
+of a block that do not exist are never written and mean nothing: each row's products are its own.
 
 s = amax / 127, q = x / s rounded half to even, within -127..127; s is 0 for a group of zeros, and
-a NaN or infinity goes into s with q = 0, as in `engine/reference/linear.py`.
+a NaN or infinity goes into s with q = 0, as in `engine/reference/linear.py`. A second limb is what
+q leaves of x / s in units of 1/256.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ GROUP = 32
 SEGMENT = 512
 ROWS = 8
 """Rows of a block."""
+CODES = 2 * ROWS * GROUP
+"""Bytes of a group of a block."""
 _ROUNDS = tl.constexpr(12582912.0)  # adding and taking it off rounds half to even
 
 
@@ -30,7 +34,8 @@ class Input:
     """R rows of K values. Groups are counted to whole segments; those behind K mean nothing.
 
     values: float32 [R, K].
-    codes: int8 [ceil(R / 8), groups, 256]; the last axis is [8 rows, 4 threads, 2 halves, 4].
+    codes: int8 [ceil(R / 8), groups, 512]; the last axis is [2 limbs, 8 rows, 4 threads, 2 halves,
+    4].
     info: int64 [ceil(R / 8), groups, 8 rows]: a group's scale (the lower 32 bits) and the sums of
     its halves (16 bits each).
     """
@@ -50,7 +55,7 @@ def room(rows: int, columns: int, device: torch.device) -> Input:
     blocks, groups = -(-rows // ROWS), -(-columns // SEGMENT) * (SEGMENT // GROUP)
     return Input(
         torch.empty((rows, columns), dtype=torch.float32, device=device),
-        torch.empty((blocks, groups, ROWS * GROUP), dtype=torch.int8, device=device),
+        torch.empty((blocks, groups, CODES), dtype=torch.int8, device=device),
         torch.empty((blocks, groups, ROWS), dtype=torch.int64, device=device),
     )
 
@@ -70,7 +75,7 @@ def as_input(x: torch.Tensor) -> Input:
 
 @triton.jit
 def integers(x, M: tl.constexpr):
-    """float32 [M, 32] -> int32 [M, 32] and scales [M]."""
+    """float32 [M, 32] -> int32 [M, 32], its second limbs, and scales [M]."""
     # Comparing bits compares sizes, and NaNs are the largest.
     size = tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
     amax = size.to(tl.float32, bitcast=True)
@@ -78,11 +83,14 @@ def integers(x, M: tl.constexpr):
     fine = (s > 0.0) & (s < float("inf"))
     by = tl.where(fine, s, 1.0)
     x, by = tl.broadcast(x, by[:, None])
-    v = (tl.div_rn(x, by) + _ROUNDS) - _ROUNDS
+    exact = tl.div_rn(x, by)
+    v = (exact + _ROUNDS) - _ROUNDS
     # Only a scale of a few units of 2**-149 leaves the range.
     v = tl.where(v > 127.0, 127.0, tl.where(v < -127.0, -127.0, v))
+    left = ((exact - v) * 256.0 + _ROUNDS) - _ROUNDS
+    left = tl.where(left > 127.0, 127.0, tl.where(left < -128.0, -128.0, left))
     q = tl.where(fine[:, None], v, 0.0).to(tl.int32)
-    return q, s
+    return q, tl.where(fine[:, None], left, 0.0).to(tl.int32), s
 
 
 @triton.jit
@@ -101,14 +109,16 @@ def store_groups(CODES, INFO, x, row, group, groups, live, M: tl.constexpr):
 
     row, group: int [M] (or whatever broadcasts to it); groups: of a row in CODES; live: [M].
     """
-    q, s = integers(x, M)
+    q, low, s = integers(x, M)
     block = (row // 8).to(tl.int64)
     cell = (block * groups + group) * 8 + row % 8
     cell = cell + tl.zeros([M], tl.int64)
     tl.store(INFO + cell, packed_info(q, s, M), mask=live)
     element = tl.arange(0, 32)[None, :]
     at = element % 16 // 4 * 8 + element // 16 * 4 + element % 4
-    tl.store(CODES + cell[:, None] * 32 + at, q.to(tl.int8), mask=live[:, None])
+    at = CODES + ((cell + (block * groups + group) * 8)[:, None] * 32 + at)
+    tl.store(at, q.to(tl.int8), mask=live[:, None])
+    tl.store(at + 256, low.to(tl.int8), mask=live[:, None])
 
 
 @triton.jit(do_not_specialize=["groups"])

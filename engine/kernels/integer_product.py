@@ -2,7 +2,8 @@
 
 The term of a group is (float(I) * s) * d, minus (float(M) * s) * d_min where the type has minima;
 16 terms in turn, from 0, make a segment, and segments are added in ascending order. I and M are
-exact integers, so how they are computed does not matter.
+exact integers, so how they are computed does not matter. With two limbs on both sides a group takes
+three such sums; they are put together in floats.
 
 A warp takes 16 outputs and blocks of 8 rows with tensor cores: thread 4 * n + q holds the bytes of
 outputs n and n + 8 and of row n that one instruction wants, and gets the products of these outputs
@@ -26,6 +27,14 @@ from engine.kernels.dependent import announce, wait
 
 _MAGIC = tl.constexpr(0x4B400000)
 _MAGIC_FLOAT = tl.constexpr(12582912.0)
+
+
+@triton.constexpr_function
+def _more_text():
+    return (
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9},"
+        " {$10,$11,$12,$13};"
+    )
 
 
 @triton.constexpr_function
@@ -80,6 +89,22 @@ def products(a0, a1, a2, a3, b0, b1, even, odd, W: tl.constexpr, UNSIGNED: tl.co
         c1 = c1 + h1 + odd
         c2 = c2 + h2 + even
         c3 = c3 + h3 + odd
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def more_products(a0, a1, a2, a3, b0, b1, before, W: tl.constexpr, ASM: tl.constexpr):
+    """As `products` of signed bytes, added to the four sums `before`."""
+    if ASM:
+        c0, c1, c2, c3 = tl.inline_asm_elementwise(
+            _more_text(), "=&r,=&r,=&r,=&r,r,r,r,r,r,r,r,r,r,r",
+            [a0, a1, a2, a3, b0, b1, before[0], before[1], before[2], before[3]],
+            dtype=(tl.int32, tl.int32, tl.int32, tl.int32), is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        c0, c1, c2, c3 = products(a0, a1, a2, a3, b0, b1, before[0], before[1], W, False, False)
+        c2 = c2 - before[0] + before[2]
+        c3 = c3 - before[1] + before[3]
     return c0, c1, c2, c3
 
 
@@ -183,7 +208,7 @@ def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT
             mh1 = unpack.number(found, j, M + 1, 1, 0, FORM, ASM)
     out = ()
     for t in tl.static_range(NT):
-        b = unpack.words(x[3 * t], ok, 64 * i, 2, False, ASM)
+        b = unpack.words(x[3 * t], ok, 128 * i, 2, False, ASM)
         if TOGETHER or COLUMNS == 1:
             info = unpack.words(x[3 * t + 1], ok, 16 * i, 2 * COLUMNS, False, ASM)
         else:
@@ -228,6 +253,55 @@ def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT
 
 
 @triton.jit
+def _whole(upper, middle, lower, ASM: tl.constexpr):
+    """The sum of 256**2, 256 and 1 times three sums, as floats: rounded when the second one is
+    added, and the third. Products with 256 are exact, so fusing them changes nothing."""
+    if ASM:
+        a = tl.fma(upper.to(tl.float32, bitcast=True), 256.0, -256.0 * _MAGIC_FLOAT)
+        whole = tl.fma(a + _float(middle, ASM), 256.0, _float(lower, ASM))
+    else:
+        whole = (_float(upper, ASM) * 256.0 + _float(middle, ASM)) * 256.0 + _float(lower, ASM)
+    return whole
+
+
+@triton.jit
+def limb_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
+               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+               ASM: tl.constexpr):  # fmt: skip
+    """As `group_terms`, with two limbs on both sides."""
+    j: tl.constexpr = i % 4
+    a0, a2 = unpack.limb_halves(found, j, 0, 0)
+    a1, a3 = unpack.limb_halves(found, j, 1, 0)
+    l0, l2 = unpack.limb_halves(found, j, 0, 1)
+    l1, l3 = unpack.limb_halves(found, j, 1, 1)
+    d0 = unpack.scale(found, tail, i, 0, 0, FORM)
+    d1 = unpack.scale(found, tail, i, 0, 1, FORM)
+    zero = tl.full(a0.shape, _MAGIC if ASM else 0, tl.int32)
+    out = ()
+    for t in tl.static_range(NT):
+        b = unpack.words(x[3 * t], ok, 128 * i, 2, False, ASM)
+        r = unpack.words(x[3 * t], ok, 128 * i + 64, 2, False, ASM)
+        if TOGETHER or COLUMNS == 1:
+            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2 * COLUMNS, False, ASM)
+        else:
+            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2, False, ASM)
+            info = info + unpack.words(x[3 * t + 2], ok, 16 * i, 2, False, ASM)
+        upper = products(a0, a1, a2, a3, b[0], b[1], zero, zero, W, False, ASM)
+        middle = products(l0, l1, l2, l3, b[0], b[1], zero, zero, W, False, ASM)
+        middle = more_products(a0, a1, a2, a3, r[0], r[1], middle, W, ASM)
+        lower = products(l0, l1, l2, l3, r[0], r[1], zero, zero, W, False, ASM)
+        for o in tl.static_range(2):
+            for c in tl.static_range(COLUMNS):
+                s = info[2 * c].to(tl.float32, bitcast=True)
+                if not WHOLE:
+                    s = tl.where(ok, s, 0.0)
+                value = _whole(upper[2 * o + c], middle[2 * o + c], lower[2 * o + c], ASM)
+                term = (value * s) * (d1 if o else d0)
+                out = out + (acc[(2 * t + o) * COLUMNS + c] + term,)
+    return out
+
+
+@triton.jit
 def load_segment(tile, segment, quads, lane, FORM: tl.constexpr, WHOLE: tl.constexpr,
                  ASM: tl.constexpr):  # fmt: skip
     """Loads a warp's weights: 16 outputs of a segment. Begins all loads, waits for none.
@@ -256,6 +330,21 @@ def no_terms(NT: tl.constexpr, COLUMNS: tl.constexpr, W: tl.constexpr):
 
 
 @triton.jit
+def quad_terms(acc, found, tail, x, left, q: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
+               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+               ASM: tl.constexpr):  # fmt: skip
+    """Adds the terms of quad q of a segment. Arguments as in `segment_terms`."""
+    for j in tl.static_range(4):
+        if FORM.bits == 16:
+            acc = limb_terms(acc, found, tail, x, left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS,
+                             TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        else:
+            acc = group_terms(acc, found, tail, x, left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS,
+                              TOGETHER, WHOLE, W, ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
 def segment_terms(weights, x, left, FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
                   TOGETHER: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr, W: tl.constexpr,
                   ASM: tl.constexpr):  # fmt: skip
@@ -273,13 +362,43 @@ def segment_terms(weights, x, left, FORM: tl.constexpr, NT: tl.constexpr, COLUMN
     for q in tl.static_range(4):
         if SKIP:
             if left > 4 * q:
-                for j in tl.static_range(4):
-                    acc = group_terms(acc, weights[q], weights[4], x, left > 4 * q + j, 4 * q + j,
-                                      FORM, NT, COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+                acc = quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS,
+                                 TOGETHER, WHOLE, W, ASM)  # fmt: skip
         else:
-            for j in tl.static_range(4):
-                acc = group_terms(acc, weights[q], weights[4], x, left > 4 * q + j, 4 * q + j, FORM,
-                                  NT, COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+            acc = quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS, TOGETHER,
+                             WHOLE, W, ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
+def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+                    COLUMNS: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr, W: tl.constexpr,
+                    ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """A segment's weights times neighbouring rows: loads as many as registers hold, waits for
+    earlier kernels, and goes on as `segment_terms`. x: from the first segment on."""
+    left = groups - segment * 16
+    if FORM.bits == 16:
+        # All of it would fill the registers. Two quads are under way while one is used.
+        p = tile + segment * (4 * FORM.quad)
+        more = quads - segment * 4 + lane * 0
+        q0 = unpack.quad(p, lane, lane >= 0, 0, FORM, False, ASM)
+        q1 = unpack.quad(p, lane, (more > 1).to(tl.int32), 1, FORM, not WHOLE, ASM)
+        scales = tile + quads * FORM.quad + segment * (8 * FORM.tail) + lane // 4 * FORM.tail
+        tail = unpack.words(scales, lane, 0, FORM.tail, False, ASM)
+        wait(PDL)
+        y = at_segment(x, segment, NT)
+        acc = no_terms(NT, COLUMNS, W)
+        acc = quad_terms(acc, q0, tail, y, left, 0, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        q2 = unpack.quad(p, lane, (more > 2).to(tl.int32), 2, FORM, not WHOLE, ASM)
+        acc = quad_terms(acc, q1, tail, y, left, 1, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        q3 = unpack.quad(p, lane, (more > 3).to(tl.int32), 3, FORM, not WHOLE, ASM)
+        acc = quad_terms(acc, q2, tail, y, left, 2, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        acc = quad_terms(acc, q3, tail, y, left, 3, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+    else:
+        weights = load_segment(tile, segment, quads, lane, FORM, WHOLE, ASM)
+        wait(PDL)
+        acc = segment_terms(weights, at_segment(x, segment, NT), left, FORM, NT, COLUMNS, True,
+                            WHOLE, SKIP, W, ASM)  # fmt: skip
     return acc
 
 
@@ -300,7 +419,7 @@ def input_of_blocks(CODES, INFO, block, step, blocks, lane, NT: tl.constexpr):
     found = ()
     for t in tl.static_range(NT):
         first = (tl.minimum(block + t, blocks - 1) * step).to(tl.int64)
-        xb = CODES.to(tl.pointer_type(tl.int32)) + first * 64 + lane * 2
+        xb = CODES.to(tl.pointer_type(tl.int32)) + first * 128 + lane * 2
         xi = INFO.to(tl.pointer_type(tl.int32)) + first * 16 + lane % 4 * 4
         found = found + (xb, xi, xi)
     return found
@@ -310,7 +429,7 @@ def input_of_blocks(CODES, INFO, block, step, blocks, lane, NT: tl.constexpr):
 def input_of_rows(CODES, INFO, n_row, even_row, odd_row, step, lane):
     """One block of any rows for `segment_terms`: row n of thread 4n + q, and its rows 2q and
     2q + 1. For one row in all columns, which needs COLUMNS 1, the three are the same."""
-    xb = CODES.to(tl.pointer_type(tl.int32)) + (n_row // 8 * step).to(tl.int64) * 64
+    xb = CODES.to(tl.pointer_type(tl.int32)) + (n_row // 8 * step).to(tl.int64) * 128
     xi = INFO.to(tl.pointer_type(tl.int32))
     even = (even_row // 8 * step).to(tl.int64) * 16 + even_row % 8 * 2
     odd = (odd_row // 8 * step).to(tl.int64) * 16 + odd_row % 8 * 2
@@ -323,7 +442,7 @@ def at_segment(x, segment, NT: tl.constexpr):
     found = ()
     for t in tl.static_range(NT):
         info = segment * (16 * 16)
-        found = found + (x[3 * t] + segment * (16 * 64), x[3 * t + 1] + info, x[3 * t + 2] + info)
+        found = found + (x[3 * t] + segment * (16 * 128), x[3 * t + 1] + info, x[3 * t + 2] + info)
     return found
 
 
@@ -386,10 +505,8 @@ def some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, gro
             segment = unit % segments
             tile = first + unit // segments
             at = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)[0]
-            weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
-            wait(PDL)
-            acc = segment_terms(weights, at_segment(x, segment, NT), groups - segment * 16, FORM,
-                                NT, COLUMNS, True, WHOLE, False, W, ASM)  # fmt: skip
+            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
+                                  False, W, ASM, PDL)  # fmt: skip
             part = tile.to(tl.int64) * segments + segment
             to = PARTS + part * (RESULTS * 32) + lane
             for c in tl.static_range(RESULTS):
@@ -430,10 +547,8 @@ def some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, gro
         at, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
         total = no_terms(NT, COLUMNS, W)
         for segment in range(segments):
-            weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
-            wait(PDL)
-            acc = segment_terms(weights, at_segment(x, segment, NT), groups - segment * 16, FORM,
-                                NT, COLUMNS, True, WHOLE, not WHOLE, W, ASM)  # fmt: skip
+            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
+                                  not WHOLE, W, ASM, PDL)  # fmt: skip
             total = add_each(total, acc, RESULTS)
         for t in tl.static_range(NT):
             for c in tl.static_range(2 * COLUMNS):

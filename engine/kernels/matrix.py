@@ -1,6 +1,6 @@
-"""Weight matrices on a device: the integers of quantised types in few layouts, floats as stored.
+"""Weight matrices on a device: integers in few layouts, floats as stored where activations are.
 
-Both are re-encoded without loss from what `engine/reference/matrix.py` takes; `form.py` says how
+All are re-encoded without loss from what `engine/reference/matrix.py` takes; `form.py` says how
 they lie.
 """
 
@@ -17,19 +17,21 @@ import torch
 
 from engine.gguf.dequantize import dequantized
 from engine.gguf.integer_form import IntegerForm, integer_form
+from engine.gguf.limbs import Limbs, limbs_of
 from engine.gguf.stored import tensor_of
-from engine.gguf.types import QuantType
+from engine.gguf.types import QuantType, has_limbs
 from engine.kernels.form import (
     CODES,
     FLOAT_TILE,
-    FLOAT_TYPES,
     GROUP,
+    LIMBS,
     QUAD,
     SEGMENT,
     TILE,
     Codes,
     FloatForm,
     Form,
+    are_integers,
     form_of,
     laid_out,
 )
@@ -92,14 +94,14 @@ def matrix(
     """Packs stored rows, uint8 [N, row_bytes] or [E, N, row_bytes], onto a device, perhaps from
     there.
 
-    Quantised types keep their integers, unless activations stay float: then they are dequantised,
-    as F32, F16 and BF16 always are.
+    Quantised types keep their integers, and F32, F16 and BF16 get limbs where groups are whole.
+    Where activations stay float all are floats.
     """
     stored = raw if isinstance(raw, torch.Tensor) else tensor_of(np.ascontiguousarray(raw))
     stacked = (stored if stored.ndim == 3 else stored[None]).to(device)
-    if float_activations or kind.name in FLOAT_TYPES:
-        return _floats(stacked, kind, columns)
-    return _integers(stacked, kind, columns)
+    if not float_activations and are_integers(kind, columns):
+        return _integers(stacked, kind, columns)
+    return _floats(stacked, kind, columns)
 
 
 def _addresses(record: torch.Tensor) -> torch.Tensor:
@@ -153,21 +155,29 @@ def _integers(raw: torch.Tensor, kind: QuantType, columns: int) -> Matrix:
     tiles = -(-rows // TILE)
     form, record, tile_bytes = None, torch.empty(0), 0
     for which, outputs in _chunks(count, rows, columns):
-        integers = integer_form(raw[which, outputs], kind)
+        own, made = _encoded(raw[which, outputs], kind, columns)
         if form is None:
-            form = form_of(
-                kind,
-                multipliers=_each(integers.multiplier, columns),
-                minimum=integers.minimum_scale is not None,
-                minimum_multipliers=_each(integers.minimum_multiplier, columns),
-            )
+            form = own
             tile_bytes = 4 * form.tile_words(-(-columns // (GROUP * QUAD)))
             record = raw.new_empty((count, tiles * tile_bytes))
-        made = _record(integers, form, CODES[kind.name])
         at = outputs.start // TILE * tile_bytes
         record[which, at : at + made.shape[1]] = made
     assert form is not None
     return Matrix(rows, columns, form, record, _addresses(record))
+
+
+def _encoded(raw: torch.Tensor, kind: QuantType, columns: int) -> tuple[Form, torch.Tensor]:
+    """Rows of matrices, uint8 [E, N, row_bytes], as integers: uint8 [E, bytes]."""
+    if has_limbs(kind, columns):
+        return LIMBS, _limb_record(limbs_of(dequantized(raw, kind)))
+    integers = integer_form(raw, kind)
+    form = form_of(
+        kind,
+        multipliers=_each(integers.multiplier, columns),
+        minimum=integers.minimum_scale is not None,
+        minimum_multipliers=_each(integers.minimum_multiplier, columns),
+    )
+    return form, _record(integers, form, CODES[kind.name])
 
 
 def _each(multiplier: torch.Tensor | None, columns: int) -> int:
@@ -196,10 +206,26 @@ def _record(integers: IntegerForm, form: Form, codes: Codes) -> torch.Tensor:
         numbers = (numbers.view(torch.uint8) ^ 128).permute(0, 1, 4, 3, 6, 2, 5)
         sections.append(numbers.contiguous())
     scales = [s for s in (integers.scale, integers.minimum_scale) if s is not None]
+    return _joined(sections, scales, form)
+
+
+def _limb_record(limbs: Limbs) -> torch.Tensor:
+    """The same of floats."""
+    sections = [
+        _whole_bytes(_tiled(limb.view(torch.uint8), GROUP).unflatten(-1, (2, 4, 4)))
+        for limb in (limbs.high, limbs.low)
+    ]
+    return _joined(sections, [limbs.scale], LIMBS)
+
+
+def _joined(
+    sections: list[torch.Tensor], scales: list[torch.Tensor], form: Form
+) -> torch.Tensor:
+    """Sections, quads third, and scales, float32 [E, N, groups]: uint8 [E, bytes]."""
     words = _scale_words(torch.stack([_tiled(s, 1)[..., 0] for s in scales], -1), form)
     tail = [words] if form.tail else []
     if not tail:
-        sections.append(words)
+        sections = [*sections, words]
     quads = [s.view(torch.uint8).flatten(3) for s in sections]
     tiles = [torch.cat(quads, -1).flatten(2), *(t.view(torch.uint8).flatten(2) for t in tail)]
     return torch.cat(tiles, -1).flatten(1)
@@ -240,8 +266,7 @@ def _planes(fields: torch.Tensor, form: Form) -> list[torch.Tensor]:
     """uint8 fields [E, T, out, n, quads, group, half, q, byte] -> sections, quads third."""
     bits = form.bits
     if bits == 8:
-        pairs = fields.unflatten(5, (2, 2))
-        return [pairs.permute(0, 1, 4, 2, 5, 3, 8, 6, 7, 9).contiguous()]
+        return [_whole_bytes(fields)]
     if bits == 2:
         return [_low_bits(fields, 2)]
     high = fields >> (bits - 4)
@@ -255,6 +280,11 @@ def _planes(fields: torch.Tensor, form: Form) -> list[torch.Tensor]:
     if bits > 4:
         planes.append(_low_bits(fields & ((1 << (bits - 4)) - 1), bits - 4))
     return planes
+
+
+def _whole_bytes(fields: torch.Tensor) -> torch.Tensor:
+    """[E, T, quads, out, pair of groups, n, q, group, half, byte]"""
+    return fields.unflatten(5, (2, 2)).permute(0, 1, 4, 2, 5, 3, 8, 6, 7, 9).contiguous()
 
 
 def _low_bits(fields: torch.Tensor, bits: int) -> torch.Tensor:

@@ -198,6 +198,12 @@ def halves(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, ASM: t
 
 
 @triton.jit
+def limb_halves(found, j: tl.constexpr, OUT: tl.constexpr, LIMB: tl.constexpr):
+    """As `halves`, of the upper limbs (LIMB 0) or the lower ones (1)."""
+    return found[16 * LIMB + 8 * OUT + 2 * j], found[16 * LIMB + 8 * OUT + 2 * j + 1]
+
+
+@triton.jit
 def number(found, j: tl.constexpr, WHICH: tl.constexpr, OUT: tl.constexpr, SHIFT: tl.constexpr,
            FORM: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """A multiplier of group j over 2**SHIFT, float32. WHICH: those of codes, then of minima."""

@@ -14,9 +14,9 @@ import torch
 
 from engine.gguf.dequantize import dequantize
 from engine.gguf.integer_form import integer_form
-from engine.gguf.limbs import has_limbs, limbs_of
+from engine.gguf.limbs import limbs_of
 from engine.gguf.stored import tensor_of
-from engine.gguf.types import QuantType
+from engine.gguf.types import QuantType, has_limbs
 
 TILE = 32
 NARROW_TILE = 8
