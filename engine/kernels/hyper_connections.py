@@ -4,8 +4,9 @@ Read: xn = grouped RMS norm of the streams; mix = sigmoid(W_up . silu((W_down . 
 input = mean over the streams of mix * xn. Write: stream_c += 2 sigmoid((W_inject . xn)_c / C) * y.
 Order: the matrices' own; the mean adds the streams in ascending order and divides once.
 
-One row takes two launches: `low` computes the norms' factors and both products of the normed
-streams, `up_mean` the rest. More rows take the norm and the products one after the other.
+With matrices of integers that is three launches for few rows: the norm as an input of matrices,
+both of its products, whose first is an input again, and the rest. More rows take the products as
+other matrices do. Matrices of floats take every step on its own.
 """
 
 from __future__ import annotations
@@ -15,24 +16,17 @@ import triton
 
 from engine.kernels import hyper_kernels as kernels
 from engine.kernels.dependent import launch_options
-from engine.kernels.float_linear import float_project, kinds_of, packed
-from engine.kernels.float_product import LOWERED, SHARE
-from engine.kernels.form import FloatForm
-from engine.kernels.inputs import Input, room
-from engine.kernels.linear import linear
+from engine.kernels.form import GROUP, SEGMENT, TILE, Form
+from engine.kernels.inputs import ROWS, Input, as_input, room
+from engine.kernels.linear import assembly, linear, project
 from engine.kernels.matrix import Matrix
 from engine.kernels.norms import rms_norm, segment_levels
 
 # Numbers of a program that treats every one alone.
 BLOCK = 256
-# Outputs of a program of `low`: three spread 324 outputs best over the processors of a large card.
-_OUTPUTS = 3
-# Most segments of a row that a program of `low` can hold.
-_MOST_SEGMENTS = 32
-# Up to how many rows a program of `up_mean` serves four.
-_FEW = 16
-# Rows of a block of `up_mean_many`, and programs of it that keep a large card busy.
-_BLOCK_ROWS = 8
+# Up to how many rows programs share the segments of `down`.
+_FEW = 64
+# Programs of `up_mean` that keep a large card busy.
 _PROGRAMS = 1056
 
 
@@ -50,114 +44,89 @@ def hyper_read(
     """
     streams = streams.contiguous()
     rows, count, width = streams.shape
-    out = room(rows, width, streams.device)
     if not rows:
-        return out, None if inject is None else torch.empty(0, inject.rows, device=streams.device)
-    if rows == 1 and _fits_low(count, width, down, inject) and _fits_mean(count, width, up):
-        return out, _one_row(streams, norm, down, up, inject, eps, out)
+        none = None if inject is None else torch.empty(0, inject.rows, device=streams.device)
+        return room(rows, width, streams.device), none
+    if _fits(count, width, down, up, inject):
+        return _read(streams, norm, down, up, inject, eps)
     xn = rms_norm(streams.view(rows, count * width), norm, width, eps)
-    low_rows, weights = _low(xn, down, inject, count)
-    if _fits_mean(count, width, up):
-        _mean_of_mixed(low_rows, up, xn, count, out)
-    else:
-        groups = out.codes.shape[1]
-        kernels.mean[(rows, groups // 16)](
-            linear(low_rows, up), xn, out.values, out.codes, out.info, groups, width, COUNT=count,
-            num_warps=1, **launch_options(xn),
-        )  # fmt: skip
+    low, weights = _low(xn, down, inject, count)
+    out = room(rows, width, streams.device)
+    groups = out.codes.shape[1]
+    kernels.mean[(rows, groups // 16)](
+        linear(low, up), xn, out.values, out.codes, out.info, groups, width, COUNT=count,
+        num_warps=1, **launch_options(xn),
+    )  # fmt: skip
     return out, weights
 
 
-def _are_floats(*matrices: Matrix) -> bool:
-    return all(isinstance(matrix.form, FloatForm) for matrix in matrices)
-
-
-def _fits_low(count: int, width: int, down: Matrix, inject: Matrix | None) -> bool:
-    """True if `low` can have these matrices."""
-    matrices = [down] if inject is None else [down, inject]
-    segments = count << segment_levels(width)
+def _fits(count: int, width: int, down: Matrix, up: Matrix, inject: Matrix | None) -> bool:
+    """True if the kernels can have these matrices."""
     return (
-        _are_floats(*matrices)
-        and len({m.record.dtype for m in matrices}) == 1
-        and count & (count - 1) == 0
-        and width % 512 == 0
-        and segments <= _MOST_SEGMENTS
+        isinstance(up.form, Form)
+        and isinstance(down.form, Form)
+        and (inject is None or (inject.form == down.form and inject.rows <= TILE))
+        and count in (1, 2, 4)
+        and width % GROUP == 0
+        and down.rows % GROUP == 0
+        and up.quads <= SEGMENT
     )
 
 
-def _fits_mean(count: int, width: int, up: Matrix) -> bool:
-    """True if `up_mean` can have this matrix."""
-    return _are_floats(up) and -(-up.columns // 32) <= 16 and width % 32 == 0 and count <= 4
-
-
-def _one_row(
+def _read(
     streams: torch.Tensor,
     norm: torch.Tensor,
     down: Matrix,
     up: Matrix,
     inject: Matrix | None,
     eps: float,
-    out: Input,
-) -> torch.Tensor | None:
-    """`hyper_read` of one row: fills `out`, returns the write weights."""
-    _, count, width = streams.shape
-    n, m = down.rows, 0 if inject is None else inject.rows
-    products = torch.empty(n + m, device=streams.device)
-    factors = torch.empty(count, device=streams.device)
+) -> tuple[Input, torch.Tensor | None]:
+    """`hyper_read` with matrices of integers."""
+    rows, count, width = streams.shape
+    device, options = streams.device, launch_options(streams)
+    xn, out = room(rows, count * width, device), room(rows, width, device)
+    blocks, groups = -(-rows // ROWS), down.rows // GROUP + (inject is not None)
+    counters = torch.empty((blocks, groups), dtype=torch.int32, device=device)
     levels = segment_levels(width)
-    kernels.low[(triton.cdiv(n, _OUTPUTS) + triton.cdiv(m, _OUTPUTS),)](
-        streams, norm, down.record, (inject or down).record, products, factors, n, m, eps,
-        SEGMENTS=width // 512, LEVELS=levels, STREAM_LEVELS=count.bit_length() - 1,
-        OUTPUTS=_OUTPUTS, num_warps=max((count << levels) // 2, 1), **kinds_of((LOWERED, SHARE)),
-        **launch_options(streams),
+    kernels.normed_streams[(count, rows)](
+        streams, norm, xn.values, xn.codes, xn.info, counters, eps, xn.codes.shape[1], groups,
+        D=width, LEVELS=levels, POWER=triton.next_power_of_2(groups), num_warps=1 << min(levels, 3),
+        **options,
     )  # fmt: skip
-    kernels.up_mean[(width // 32, 1)](
-        products, up.record, streams, norm, factors, out.values, out.codes, out.info, 1,
-        out.codes.shape[1], width, n, GROUPS=-(-up.columns // 32), COUNT=count, ROW_LEVELS=0,
-        NORMED=False, EVEN=n % 32 == 0, num_warps=4, **launch_options(streams),
-    )  # fmt: skip
-    return None if inject is None else products[n:].view(1, m)
-
-
-def _mean_of_mixed(
-    low_rows: torch.Tensor, up: Matrix, xn: torch.Tensor, count: int, out: Input
-) -> None:
-    """The mean of several normed rows, where `_fits_mean` is true."""
-    rows, width = out.values.shape
-    stored = out.codes.shape[1]
-    levels = min(rows.bit_length() - 1, 2)
-    even, options = up.columns % 32 == 0, launch_options(xn)
     if rows <= _FEW:
-        kernels.up_mean[(width // 32, triton.cdiv(rows, 1 << levels))](
-            low_rows, up.record, xn, xn, xn, out.values, out.codes, out.info, rows, stored, width,
-            up.columns, GROUPS=-(-up.columns // 32), COUNT=count, ROW_LEVELS=levels, NORMED=True,
-            EVEN=even, num_warps=8, **options,
+        low = room(rows, down.rows, device)
+        weights = torch.empty((rows, 0 if inject is None else inject.rows), device=device)
+        segments = -(-down.quads // SEGMENT)
+        kernels.low[(-(-segments // 2), groups, blocks)](
+            xn.codes, xn.info, down.record, (inject or down).record,
+            torch.empty(blocks * groups * segments * 256, device=device), counters, low.codes,
+            low.info, weights, down.rows, weights.shape[1], rows, down.quads, down.groups,
+            xn.codes.shape[1], low.codes.shape[1], FORM=down.form, DIVISOR=count,
+            WHOLE=down.groups % 16 == 0, ASM=assembly(streams), num_warps=4, **options,
         )  # fmt: skip
-        return
-    blocks = triton.cdiv(rows, _BLOCK_ROWS)
-    at_once = max(1, min(8, blocks * (width // 32) // _PROGRAMS))
-    record = packed(up)
-    kernels.up_mean_many[(width // 32, triton.cdiv(blocks, at_once))](
-        low_rows, record, xn, out.values, out.codes, out.info, rows, stored, at_once, D=width,
-        K=up.columns, COUNT=count, BLOCKS=_BLOCK_ROWS // 4, ROW_LEVELS=2,
-        PACKED=record.dtype == torch.int32, num_warps=_BLOCK_ROWS, **options,
+    else:
+        products, found = _low(xn, down, inject, count)
+        low, weights = as_input(products), products if found is None else found
+    each = max(1, min(blocks, blocks * (width // GROUP) // _PROGRAMS))
+    kernels.up_mean[(width // GROUP, -(-blocks // each))](
+        low.codes, low.info, up.record, xn.values, out.values, out.codes, out.info, rows, up.quads,
+        up.groups, low.codes.shape[1], out.codes.shape[1], each, D=width,
+        LEVELS=count.bit_length() - 1, FORM=up.form, ASM=assembly(streams), num_warps=2 * count,
+        **options,
     )  # fmt: skip
+    return out, None if inject is None else weights
 
 
 def _low(
-    xn: torch.Tensor, down: Matrix, inject: Matrix | None, count: int
+    xn: Input | torch.Tensor, down: Matrix, inject: Matrix | None, count: int
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Both activated products of normed streams."""
-    matrices = [down] if inject is None else [down, inject]
-    if _are_floats(*matrices):
-        products = float_project(xn, matrices, (LOWERED, SHARE)[: len(matrices)], count)
-    else:
-        products = [linear(xn, matrix) for matrix in matrices]
-        n, m = down.rows * len(xn), 0 if inject is None else inject.rows * len(xn)
-        kernels.activate[(triton.cdiv(n + m, BLOCK),)](
-            products[0], products[-1], n, m, COUNT=count, B=BLOCK, num_warps=4,
-            **launch_options(xn),
-        )  # fmt: skip
+    products = project(xn, [down] if inject is None else [down, inject])
+    n, m = products[0].numel(), 0 if inject is None else products[1].numel()
+    kernels.activate[(triton.cdiv(n + m, BLOCK),)](
+        products[0], products[-1], n, m, COUNT=count, B=BLOCK, num_warps=4,
+        **launch_options(products[0]),
+    )  # fmt: skip
     return products[0], None if inject is None else products[1]
 
 

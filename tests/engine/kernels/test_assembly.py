@@ -13,6 +13,7 @@ from tests.engine.reference.checks import same_bits
 TYPES = {
     "Q4_0": 160, "Q5_1": 160, "Q8_0": 160, "Q2_0": 192, "MXFP4": 160, "Q2_K": 256, "Q3_K": 256,
     "Q5_K": 256, "Q6_K": 256, "IQ4_XS": 256, "IQ3_S": 512, "IQ2_S": 256, "TQ2_0": 256,
+    "BF16": 288, "F32": 608,
 }  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from engine.kernels import hyper_connections
+from engine.kernels import hyper_connections, linear
 from engine.kernels.hyper_connections import hyper_read, hyper_write
 from engine.kernels.inputs import Input, as_input
 from engine.reference import hyper_connections as reference
 from tests.engine.kernels.packing import Pair, tame_pair
+from tests.engine.kernels.ptx import run_assembly
 from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
 
 LOW = 6
@@ -35,8 +36,8 @@ def _assert_input_of(actual: Input, wanted: torch.Tensor) -> None:
 
 def _rows_of(x: Input) -> tuple[torch.Tensor, torch.Tensor]:
     blocks, groups = x.info.shape[:2]
-    codes = x.codes.view(blocks, groups, 8, 32).transpose(1, 2).reshape(-1, groups, 32)
-    return codes, x.info.transpose(1, 2).reshape(-1, groups)
+    codes = x.codes.view(blocks, groups, 2, 8, 32).permute(0, 3, 1, 2, 4)
+    return codes.reshape(-1, groups, 64), x.info.transpose(1, 2).reshape(-1, groups)
 
 
 def _assert_same(
@@ -57,47 +58,47 @@ def _assert_same(
 
 
 @pytest.mark.parametrize(
-    ("count", "width", "kind"),
-    [(1, 40, "F32"), (3, 24, "F32"), (4, 32, "F32"), (2, 16, "Q8_0"), (4, 32, "Q8_0")],
+    ("count", "width", "kind", "low"),
+    [
+        (1, 40, "F32", 6),
+        (4, 32, "F32", 6),
+        (2, 16, "Q8_0", 32),
+        (3, 32, "F32", 32),
+    ],
 )
-def test_read(count: int, width: int, kind: str) -> None:
-    """Widths that take every way: whole groups or not, segments or not."""
-    _assert_same(3, count, width, kind, zeros=1)
+def test_step_by_step(count: int, width: int, kind: str, low: int) -> None:
+    """Groups that are not whole, a number of streams that is no power of two."""
+    _assert_same(3, count, width, kind, low, zeros=1)
 
 
-@pytest.mark.parametrize("low", [6, 33])
-def test_one_row(low: int) -> None:
-    """Segments of one stream only: two launches."""
-    streams, norm = _streams(1, 1, 512), torch.linspace(0.5, 1.5, 512)
-    theirs, ours = zip(*_pairs(1, 512, low=low), strict=True)
-    wanted, weights = reference.hyper_read(streams, norm, *theirs, 1e-6)
-    actual, actual_weights = hyper_read(streams, norm, *ours, 1e-6)
-    _assert_input_of(actual, wanted)
-    assert weights is not None
-    assert actual_weights is not None
-    assert same_bits(actual_weights, weights)
-    _assert_input_of(hyper_read(streams, norm, *ours[:2], None, 1e-6)[0], wanted)
-
-
-def test_one_row_of_odd_segments() -> None:
-    """Three segments a stream, and a whole row of zeros."""
-    streams, norm = _streams(1, 2, 3 * 512), torch.linspace(0.5, 1.5, 3 * 1024)
-    theirs, ours = zip(*_pairs(2, 3 * 512), strict=True)
-    for x in (streams, -torch.zeros_like(streams)):
-        wanted, _ = reference.hyper_read(x, norm, *theirs, 1e-6)
-        _assert_input_of(hyper_read(x, norm, *ours, 1e-6)[0], wanted)
-
-
-@pytest.mark.parametrize("rows", [1, 4, 7])
-def test_few_rows(rows: int) -> None:
-    _assert_same(rows, 4, 32)
+@pytest.mark.parametrize(
+    ("rows", "count", "width", "kind", "low"),
+    [
+        (1, 4, 32, "F32", 32),
+        (9, 1, 64, "Q8_0", 32),
+        (3, 2, 288, "F32", 96),
+        (2, 2, 512, "BF16", 64),
+    ],
+)
+def test_few_rows(rows: int, count: int, width: int, kind: str, low: int) -> None:
+    """Segments that are whole or not, and an odd number of them."""
+    _assert_same(rows, count, width, kind, low)
 
 
 def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a block, and a last block that is not whole."""
     monkeypatch.setattr(hyper_connections, "_FEW", 4)
     monkeypatch.setattr(hyper_connections, "_PROGRAMS", 2)
-    _assert_same(11, 4, 64, low=70)
+    _assert_same(19, 4, 32, low=64)
+
+
+@pytest.mark.parametrize("few", [0, 64])
+def test_assembly(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_assembly(monkeypatch)
+    for module in (hyper_connections, linear):
+        monkeypatch.setattr(module, "assembly", lambda tensor: True)
+    monkeypatch.setattr(hyper_connections, "_FEW", few)
+    _assert_same(9, 4, 32, low=32)
 
 
 def test_write() -> None:
@@ -108,10 +109,11 @@ def test_write() -> None:
     assert same_bits(streams, wanted)
 
 
-def test_rows_are_independent() -> None:
+@pytest.mark.parametrize(("width", "low"), [(40, LOW), (32, 32)])
+def test_rows_are_independent(width: int, low: int) -> None:
     """Also across the borders of row tiles of the matrix products."""
-    streams, norm = _streams(6, 2, 40), torch.linspace(0.5, 1.5, 2 * 40)
-    _, ours = zip(*_pairs(2, 40), strict=True)
+    streams, norm = _streams(6, 2, width), torch.linspace(0.5, 1.5, 2 * width)
+    _, ours = zip(*_pairs(2, width, low=low), strict=True)
 
     def on_rows(first: int, last: int) -> Outputs:
         x, weights = hyper_read(streams[first:last], norm, *ours, 1e-6)
