@@ -88,7 +88,7 @@ def _read(
     blocks, groups = -(-rows // ROWS), down.rows // GROUP + (inject is not None)
     counters = torch.empty((blocks, groups), dtype=torch.int32, device=device)
     levels = segment_levels(width)
-    kernels.normed_streams[(count, rows)](
+    kernels.normed_streams[(rows, count)](
         streams, norm, xn.values, xn.codes, xn.info, counters, eps, xn.codes.shape[1], groups,
         D=width, LEVELS=levels, POWER=triton.next_power_of_2(groups), num_warps=1 << min(levels, 3),
         **options,

@@ -29,17 +29,17 @@ def normed_streams(
     LEVELS: tl.constexpr, POWER: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The norm of each stream, D numbers of 2**LEVELS segments at most, as an input of matrices.
-    Grid (streams, rows). Zeros in the `counters` numbers (at most POWER) of each block of eight
+    Grid (rows, streams). Zeros in the `counters` numbers (at most POWER) of each block of eight
     rows in COUNTERS."""
     announce(PDL)
     M: tl.constexpr = 16 << LEVELS
-    stream = tl.program_id(0)
-    row = tl.program_id(1)
+    row = tl.program_id(0)
+    stream = tl.program_id(1)
     group = tl.arange(0, M)
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
     weight = tl.load(NORM + stream * D + at, mask=at < D, other=0.0)
     wait(PDL)
-    start = (row.to(tl.int64) * tl.num_programs(0) + stream) * D
+    start = (row.to(tl.int64) * tl.num_programs(1) + stream) * D
     factor = rms_factor(X + start, D, LEVELS, eps)
     x = tl.load(X + start + at, mask=at < D, other=0.0)
     x = (x * factor[:, None]) * weight
