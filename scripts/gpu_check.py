@@ -42,14 +42,14 @@ from scripts.gpu_matrix_cases import (
 def device_matrix(i: int, case: Case) -> Any:
     """The matrix of a case on the device, its base repeated."""
     from engine.kernels import matrix
-    from engine.kernels.form import FLOAT_TILE, TILE
+    from engine.kernels.form import FLOAT_TILE, TILE, FloatForm
 
     raw = stored(i, case.kind, (min(BASE, case.outputs),), case.columns)
     kind = quant_type(case.kind)
     m = matrix.matrix(raw, kind, case.columns, float_activations=False, device="cuda")
     if case.outputs <= BASE:
         return m
-    tile = FLOAT_TILE if case.kind in ("F32", "BF16") else TILE
+    tile = FLOAT_TILE if isinstance(m.form, FloatForm) else TILE
     tiles = m.record.view(BASE // tile, -1)
     where = torch.arange(-(-case.outputs // tile), device="cuda") % len(tiles)
     shape = (1, len(where), *m.record.shape[2:]) if tile == FLOAT_TILE else (1, -1)

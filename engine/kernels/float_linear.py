@@ -11,7 +11,6 @@ import triton.language as tl
 
 from engine.kernels import float_product
 from engine.kernels.dependent import launch_options
-from engine.kernels.float_product import LOWERED, PLAIN, SHARE
 from engine.kernels.matrix import Matrix
 
 _TYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
@@ -29,15 +28,8 @@ _TILES = 8
 _PAIRS, _ROW_BLOCKS = 4, 8
 
 
-def float_project(
-    x: torch.Tensor, matrices: Sequence[Matrix], kinds: Sequence[int] = (), divisor: int = 1
-) -> list[torch.Tensor]:
-    """The products of float32 [R, K] with float matrices of K inputs: float32 [R, N] of each.
-
-    kinds, divisor: what becomes of each, see `float_product.PLAIN`.
-    """
-    if not kinds:
-        kinds = (PLAIN,) * len(matrices)
+def float_project(x: torch.Tensor, matrices: Sequence[Matrix]) -> list[torch.Tensor]:
+    """The products of float32 [R, K] with float matrices of K inputs: float32 [R, N] of each."""
     out = [torch.empty((len(x), m.rows), dtype=torch.float32, device=x.device) for m in matrices]
     if not len(x):
         return out
@@ -45,9 +37,7 @@ def float_project(
         alike = [i for i, m in enumerate(matrices) if m.record.dtype == dtype]
         for first in range(0, len(alike), _MATRICES):
             some = alike[first : first + _MATRICES]
-            products = _project(
-                x, [matrices[i] for i in some], tuple(kinds[i] for i in some), divisor
-            )
+            products = _project(x, [matrices[i] for i in some])
             for i, product in zip(some, products, strict=True):
                 out[i] = product
     return out
@@ -59,12 +49,10 @@ def float_product_of_stack(
     """Row p of `out`, [P, N], becomes matrix experts[p] of a stack times row p // used of x.
 
     experts: int32 [P], P > 0, at most 65,535."""
-    _few(x, [weight], (PLAIN,), 1, out, len(experts), (1, 1, 0), False, experts, used)
+    _few(x, [weight], out, len(experts), (1, 1, 0), False, experts, used)
 
 
-def _project(
-    x: torch.Tensor, matrices: list[Matrix], kinds: tuple[int, ...], divisor: int
-) -> list[torch.Tensor]:
+def _project(x: torch.Tensor, matrices: list[Matrix]) -> list[torch.Tensor]:
     """The same of at most _MATRICES matrices of one type of weights."""
     x = x.contiguous()
     rows, groups = len(x), -(-x.shape[1] // 32)
@@ -73,7 +61,7 @@ def _project(
     row_levels = min(rows.bit_length() - 1, 2)
     out = torch.empty(rows * sum(widths), dtype=torch.float32, device=x.device)
     if any(rows <= few and segments <= most for few, most in _MOST_SEGMENTS):
-        _few(x, matrices, kinds, divisor, out, rows, (1, 1, row_levels), False, None, 0)
+        _few(x, matrices, out, rows, (1, 1, row_levels), False, None, 0)
     else:
         if rows <= _FEW:
             blocks = 1 if rows < 2 << row_levels else 2
@@ -85,31 +73,20 @@ def _project(
         to = torch.empty((segments, out.numel()), device=x.device) if split else out
         if rows <= _FEW:
             shape = (_TILES, blocks, row_levels)
-            _few(x, matrices, kinds, divisor, to, rows, shape, split, None, 0)
+            _few(x, matrices, to, rows, shape, split, None, 0)
         else:
-            _many(x, matrices, kinds, divisor, to, split)
+            _many(x, matrices, to, split)
         if split:
             float_product.add_parts[(triton.cdiv(out.numel(), _BLOCK),)](
-                to, out, *_four(widths, 0), rows, segments, DIVISOR=divisor, B=_BLOCK, num_warps=4,
-                **kinds_of(kinds), **launch_options(x),
+                to, out, out.numel(), segments, B=_BLOCK, num_warps=4, **launch_options(x)
             )  # fmt: skip
     parts = out.split([rows * n for n in widths])
     return [part.view(rows, n) for part, n in zip(parts, widths, strict=True)]
 
 
-def kinds_of(kinds: tuple[int, ...]) -> dict[str, int]:
-    """COUNT and KINDS of kernels. One matrix is launched as two of which the second has no outputs,
-    as it would follow the first: kernels take long to compile, so there should be few."""
-    if len(kinds) == 1:
-        kinds = (*kinds, SHARE if kinds[0] == LOWERED else PLAIN)
-    return {"COUNT": len(kinds), "KINDS": sum(kind << 2 * i for i, kind in enumerate(kinds))}
-
-
 def _few(
     x: torch.Tensor,
     matrices: list[Matrix],
-    kinds: tuple[int, ...],
-    divisor: int,
     out: torch.Tensor,
     rows: int,
     shape: tuple[int, int, int],
@@ -132,8 +109,8 @@ def _few(
     widths = [m.rows for m in matrices]
     float_product.few[grid](
         x, *_four(records, records[0]), out if experts is None else experts, out,
-        *_four(widths, 0), rows, x.shape[1], groups, USED=used,
-        **kinds_of(kinds), DIVISOR=divisor, TILES=tiles, BLOCKS=blocks, LEVELS=levels,
+        *_four(widths, 0), rows, x.shape[1], groups, USED=used, COUNT=len(matrices),
+        TILES=tiles, BLOCKS=blocks, LEVELS=levels,
         ROW_LEVELS=row_levels, SPLIT=split, EVEN=x.shape[1] % 32 == 0, UNROLLED=min(groups, 16),
         TYPE=_TYPES[matrices[0].record.dtype],
         num_warps=max((tiles * blocks << levels) // 4, 1), **launch_options(x),
@@ -143,8 +120,6 @@ def _few(
 def _many(
     x: torch.Tensor,
     matrices: list[Matrix],
-    kinds: tuple[int, ...],
-    divisor: int,
     out: torch.Tensor,
     split: bool,
 ) -> None:
@@ -157,7 +132,7 @@ def _many(
     records = [packed(m) for m in matrices]
     float_product.many[grid](
         x, *_four(records, records[0]), out, *_four([m.rows for m in matrices], 0), rows,
-        K=x.shape[1], **kinds_of(kinds), DIVISOR=divisor, PAIRS=_PAIRS,
+        K=x.shape[1], COUNT=len(matrices), PAIRS=_PAIRS,
         BLOCKS=_ROW_BLOCKS, ROW_LEVELS=2, SPLIT=split, PACKED=records[0].dtype == torch.int32,
         num_warps=_PAIRS * _ROW_BLOCKS // 4, **launch_options(x),
     )  # fmt: skip

@@ -21,13 +21,6 @@ import triton.language as tl
 
 from engine.kernels import lanes
 from engine.kernels.dependent import announce, wait
-from engine.kernels.scalar import sigmoid, silu
-
-PLAIN, LOWERED, SHARE = 0, 1, 2
-"""What becomes of a product x: x, silu(x / DIVISOR), or 2 sigmoid(x / DIVISOR).
-
-KINDS of several matrices have two bits each, the first matrix's lowest.
-"""
 
 
 @triton.jit
@@ -40,60 +33,38 @@ def zeros(shape, COUNT: tl.constexpr):
 
 
 @triton.jit
-def finished(x, KIND: tl.constexpr, DIVISOR: tl.constexpr):
-    """One of the three above."""
-    if KIND == 1:
-        x = silu(tl.div_rn(x, tl.full(x.shape, DIVISOR, tl.float32)))
-    if KIND == 2:
-        x = 2.0 * sigmoid(tl.div_rn(x, tl.full(x.shape, DIVISOR, tl.float32)))
-    return x
-
-
-@triton.jit
 def chosen(program, A, B, C, D, a, b, c, d, PER: tl.constexpr, COUNT: tl.constexpr):
     """Which of COUNT matrices (records A to D, outputs a to d) a program serves, when each has
-    programs for PER outputs: its record, outputs, outputs before it, program within it, index."""
+    programs for PER outputs: its record, outputs, outputs before it, program within it."""
     record = A
     n = a
     before = 0
     start = 0
-    index = 0
     if COUNT > 1:
         if program >= tl.cdiv(a, PER):
             record = B
             n = b
             before = a
             start = tl.cdiv(a, PER)
-            index = 1
     if COUNT > 2:
         if program >= tl.cdiv(a, PER) + tl.cdiv(b, PER):
             record = C
             n = c
             before = a + b
             start = tl.cdiv(a, PER) + tl.cdiv(b, PER)
-            index = 2
     if COUNT > 3:
         if program >= tl.cdiv(a, PER) + tl.cdiv(b, PER) + tl.cdiv(c, PER):
             record = D
             n = d
             before = a + b + c
             start = tl.cdiv(a, PER) + tl.cdiv(b, PER) + tl.cdiv(c, PER)
-            index = 3
-    return record, n, before, program - start, index
-
-
-@triton.jit
-def store(OUT, at, x, live, index, COUNT: tl.constexpr, KINDS: tl.constexpr, DIVISOR: tl.constexpr):
-    """Stores products of matrix `index` of COUNT, each matrix's as KINDS says."""
-    for j in tl.static_range(COUNT):
-        if index == j:
-            tl.store(OUT + at, finished(x, (KINDS >> 2 * j) & 3, DIVISOR), mask=live)
+    return record, n, before, program - start
 
 
 @triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "groups"])
 def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.constexpr,
-        COUNT: tl.constexpr, KINDS: tl.constexpr, DIVISOR: tl.constexpr, TILES: tl.constexpr,
-        BLOCKS: tl.constexpr, LEVELS: tl.constexpr, ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr,
+        COUNT: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, LEVELS: tl.constexpr,
+        ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr,
         EVEN: tl.constexpr, UNROLLED: tl.constexpr, TYPE: tl.constexpr,
         PDL: tl.constexpr):  # fmt: skip
     """BLOCKS * R rows, R = 2**ROW_LEVELS <= rows, times TILES tiles of four outputs.
@@ -110,9 +81,7 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
     P: tl.constexpr = TILES * BLOCKS
     T: tl.constexpr = P << LEVELS
     M: tl.constexpr = 4 * R
-    record, n, before, block, index = chosen(
-        tl.program_id(0), A, B, C, D, a, b, c, d, 4 * TILES, COUNT
-    )
+    record, n, before, block = chosen(tl.program_id(0), A, B, C, D, a, b, c, d, 4 * TILES, COUNT)
     # Axes: segments of row blocks of tiles, lanes.
     t = tl.arange(0, T)[:, None]
     lane = tl.arange(0, 32)[None, :]
@@ -162,10 +131,7 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
     out = (block * TILES + p % TILES) * 4 + j // R
     to = tl.minimum((tl.program_id(1) * BLOCKS + p // TILES) * R, rows - R) + j % R
     at = rows.to(tl.int64) * before + to.to(tl.int64) * n + out
-    if SPLIT:
-        tl.store(OUT + at, total, mask=out < n)
-    else:
-        store(OUT, at, total, out < n, index, COUNT, KINDS, DIVISOR)
+    tl.store(OUT + at, total, mask=out < n)
 
 
 @triton.jit
@@ -240,7 +206,7 @@ def whole(evens, odds, COUNT: tl.constexpr, T: tl.constexpr):
 
 @triton.jit(do_not_specialize=["a", "b", "c", "d", "rows"])
 def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.constexpr,
-         KINDS: tl.constexpr, DIVISOR: tl.constexpr, PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
+         PAIRS: tl.constexpr, BLOCKS: tl.constexpr,
          ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, PACKED: tl.constexpr,
          PDL: tl.constexpr):  # fmt: skip
     """As `few`, of BLOCKS * R rows and PAIRS pairs of tiles; a program walks the segments."""
@@ -253,9 +219,7 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.conste
     GROUPS: tl.constexpr = (K + 31) // 32
     NEXT: tl.constexpr = GROUPS * 4 * L
     ALL: tl.constexpr = K % 64 == 0
-    record, n, before, block, index = chosen(
-        tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, COUNT
-    )
+    record, n, before, block = chosen(tl.program_id(0), A, B, C, D, a, b, c, d, 8 * PAIRS, COUNT)
     t = tl.arange(0, T)
     lane = tl.arange(0, 32)[None, :] + t[:, None] * 0
     # The last outputs and rows may be computed twice: to the same bits.
@@ -295,28 +259,17 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.conste
     out = tile[:, None] * 4 + j // R
     to = row[:, None] + j % R
     at = rows.to(tl.int64) * before + to.to(tl.int64) * n + out
-    if SPLIT:
-        tl.store(OUT + at, total, mask=out < n)
-    else:
-        store(OUT, at, total, out < n, index, COUNT, KINDS, DIVISOR)
+    tl.store(OUT + at, total, mask=out < n)
 
 
-@triton.jit(do_not_specialize=["a", "b", "c", "d", "rows", "segments"])
-def add_parts(PARTS, OUT, a, b, c, d, rows, segments, COUNT: tl.constexpr,
-              KINDS: tl.constexpr, DIVISOR: tl.constexpr, B: tl.constexpr,
-              PDL: tl.constexpr):  # fmt: skip
-    """OUT of `many` from its parts. Grid (blocks of B numbers)."""
+@triton.jit(do_not_specialize=["count", "segments"])
+def add_parts(PARTS, OUT, count, segments, B: tl.constexpr, PDL: tl.constexpr):
+    """`count` numbers of OUT from their parts. Grid (blocks of B numbers)."""
     announce(PDL)
     wait(PDL)
-    count = rows.to(tl.int64) * (a + b + c + d)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     live = at < count
     total = tl.zeros([B], tl.float32)
     for s in range(segments):
-        total = total + tl.load(PARTS + s * count + at, mask=live, other=0.0)
-    begin = count * 0
-    for j in tl.static_range(COUNT):
-        end = begin + rows.to(tl.int64) * (a if j == 0 else b if j == 1 else c if j == 2 else d)
-        own = (at >= begin) & (at < end)
-        tl.store(OUT + at, finished(total, (KINDS >> 2 * j) & 3, DIVISOR), mask=own)
-        begin = end
+        total = total + tl.load(PARTS + s * count.to(tl.int64) + at, mask=live, other=0.0)
+    tl.store(OUT + at, total, mask=live)

@@ -82,8 +82,8 @@ def low(
     x = input_of_blocks(CODES, INFO, block, step, (rows + 7) // 8, lane, 1)
     weights = load_segment(at, near, quads, lane, FORM, WHOLE, ASM)
     wait(PDL)
-    acc = segment_terms(weights, at_segment(x, near, 1), groups - near * 16, FORM, 1, 2, True, WHOLE,
-                        False, W, ASM)  # fmt: skip
+    acc = segment_terms(weights, at_segment(x, near, 1), groups - near * 16, FORM, 1, 2, True,
+                        WHOLE, False, W, ASM)  # fmt: skip
     counter = block * tl.num_programs(1) + group
     first = PARTS + (counter * segments).to(tl.int64) * 256
     to = first + near * 256 + (warp % 2 * 128 + lane)

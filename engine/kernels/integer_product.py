@@ -49,19 +49,18 @@ def _mma_text(k, unsigned):
 
 
 @triton.jit
-def _bytes(word, j: tl.constexpr, UNSIGNED: tl.constexpr):
-    return (word >> (8 * j)) & 255 if UNSIGNED else (word << (24 - 8 * j)) >> 24
+def _bytes(word, UNSIGNED: tl.constexpr):
+    each = word[:, None] >> (tl.arange(0, 4) * 8)[None, :]
+    return each & 255 if UNSIGNED else (each << 24) >> 24
 
 
 @triton.jit
 def _products(a, b, W: tl.constexpr, UNSIGNED: tl.constexpr):
     """Sums over the four threads of an output and their four bytes, without tensor cores: those of
     the even and the odd row of a thread."""
-    total = tl.zeros([W, 8, 8], tl.int32)
-    for j in tl.static_range(4):
-        x = tl.reshape(_bytes(a, j, UNSIGNED), [W, 8, 1, 4])
-        y = tl.reshape(_bytes(b, j, False), [W, 1, 8, 4])
-        total = total + tl.sum(x * y, axis=3)
+    x = tl.reshape(_bytes(a, UNSIGNED), [W, 8, 1, 16])
+    y = tl.reshape(_bytes(b, False), [W, 1, 8, 16])
+    total = tl.sum(x * y, axis=3)
     even, odd = tl.split(tl.reshape(total, [W, 8, 4, 2]))
     return tl.reshape(even, [W * 32]), tl.reshape(odd, [W * 32])
 

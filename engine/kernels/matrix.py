@@ -218,9 +218,7 @@ def _limb_record(limbs: Limbs) -> torch.Tensor:
     return _joined(sections, [limbs.scale], LIMBS)
 
 
-def _joined(
-    sections: list[torch.Tensor], scales: list[torch.Tensor], form: Form
-) -> torch.Tensor:
+def _joined(sections: list[torch.Tensor], scales: list[torch.Tensor], form: Form) -> torch.Tensor:
     """Sections, quads third, and scales, float32 [E, N, groups]: uint8 [E, bytes]."""
     words = _scale_words(torch.stack([_tiled(s, 1)[..., 0] for s in scales], -1), form)
     tail = [words] if form.tail else []

@@ -49,13 +49,13 @@ def mixture(routed: Kinds = INTEGERS, shared: Kinds = INTEGERS) -> Both:
     one, two, three = shared
     pairs = {
         "ffn_gate_inp": tame_pair("F32", (COUNT,), WIDTH, 1),
-        "ffn_gate_exps": tame_pair(gate, (COUNT, INNER), WIDTH, 2),
-        "ffn_up_exps": tame_pair(up, (COUNT, INNER), WIDTH, 3),
-        "ffn_down_exps": tame_pair(down, (COUNT, WIDTH), INNER, 4),
+        "ffn_gate_exps": tame_pair(gate, (COUNT, INNER), WIDTH, 2, floats=gate == "F32"),
+        "ffn_up_exps": tame_pair(up, (COUNT, INNER), WIDTH, 3, floats=up == "F32"),
+        "ffn_down_exps": tame_pair(down, (COUNT, WIDTH), INNER, 4, floats=down == "F32"),
         "ffn_gate_inp_shexp": tame_pair("F32", (1,), WIDTH, 5),
-        "ffn_gate_shexp": tame_pair(one, (SHARED,), WIDTH, 6),
-        "ffn_up_shexp": tame_pair(two, (SHARED,), WIDTH, 7),
-        "ffn_down_shexp": tame_pair(three, (WIDTH,), SHARED, 8),
+        "ffn_gate_shexp": tame_pair(one, (SHARED,), WIDTH, 6, floats=one == "F32"),
+        "ffn_up_shexp": tame_pair(two, (SHARED,), WIDTH, 7, floats=two == "F32"),
+        "ffn_down_shexp": tame_pair(three, (WIDTH,), SHARED, 8, floats=three == "F32"),
     }
     return Both(
         Experts(**{name: pair[0] for name, pair in pairs.items()}),

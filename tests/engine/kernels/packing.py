@@ -26,14 +26,16 @@ def random_pair(type_name: str, rows: tuple[int, ...], columns: int, seed: int =
     return both(random_raw(type_name, rows, columns, seed), type_name, columns)
 
 
-def tame_pair(type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0) -> Pair:
+def tame_pair(
+    type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0, *, floats: bool = False
+) -> Pair:
     """As `random_pair`, with weights of about 1 / sqrt(K): F32, BF16, Q8_0 or Q4_0."""
     random = np.random.default_rng(seed)
     if type_name in ("F32", "BF16"):
         values = random.standard_normal((*rows, columns), np.float32) / np.float32(columns**0.5)
         if type_name == "BF16":
             values = np.ascontiguousarray(values.view(np.uint16)[..., 1::2])
-        return both(values.view(np.uint8), type_name, columns)
+        return both(values.view(np.uint8), type_name, columns, floats=floats)
     size = {"Q8_0": 34, "Q4_0": 18}[type_name]
     blocks = random.integers(0, 256, (*rows, columns // 32, size), np.uint8)
     scale = np.full((*rows, columns // 32, 1), columns**-0.5 / 2 ** (size // 5), np.float16)

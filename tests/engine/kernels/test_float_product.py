@@ -45,14 +45,5 @@ def test_many_rows(
     _assert_same(34, columns, [random_pair(kind, (n,), columns) for n in (3, 37)])
 
 
-def test_what_becomes_of_products() -> None:
-    """Each matrix's own; the last rows of a block are those of another one."""
-    x, (_, weight) = activations(6, 64), tame_pair("F32", (6,), 64)
-    plain, low, share = float_project(x, [weight] * 3, (0, 1, 2), 4)
-    y = plain / 4
-    torch.testing.assert_close(low, y / (1 + torch.exp(-y)))
-    torch.testing.assert_close(share, 2 / (1 + torch.exp(-y)))
-
-
 def test_no_rows() -> None:
     assert float_project(torch.empty(0, 64), [tame_pair("F32", (6,), 64)[1]])[0].shape == (0, 6)

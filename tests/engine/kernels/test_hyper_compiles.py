@@ -9,14 +9,14 @@ import torch
 from tests.engine.kernels.compiling import assert_compiles
 
 
-def matrix(kind: str, rows: int, columns: int) -> Any:
-    """A float matrix without values."""
+def matrix(kind: str, rows: int, columns: int, *, floats: bool = False) -> Any:
+    """A matrix without values."""
     from engine.gguf.types import quant_type
     from engine.kernels.matrix import matrix as packed
 
     size = {"F32": 4, "BF16": 2}[kind]
     raw = torch.zeros(rows, columns * size, dtype=torch.uint8).numpy()
-    return packed(raw, quant_type(kind), columns, float_activations=False, device="cpu")
+    return packed(raw, quant_type(kind), columns, float_activations=floats, device="cpu")
 
 
 def products(kernels: list[Any]) -> None:
@@ -24,8 +24,8 @@ def products(kernels: list[Any]) -> None:
     from engine.kernels import float_linear
     from engine.kernels.float_linear import float_project
 
-    weights = [matrix("BF16", 8, 2560), matrix("BF16", 3, 2560)]
-    float_project(torch.ones(1, 2560), weights, (1, 2), 4)
+    weights = [matrix("BF16", rows, 2560, floats=True) for rows in (8, 3)]
+    float_project(torch.ones(1, 2560), weights)
     float_project(torch.ones(9, 2560), weights)
     float_linear._FULL_CHIP = 1
     float_project(torch.ones(40, 2560), weights)
@@ -38,20 +38,25 @@ def products(kernels: list[Any]) -> None:
 
 
 def connections(kernels: list[Any]) -> None:
-    """One row in two launches, few and many rows in more."""
-    from engine.kernels.hyper_connections import hyper_read
+    """Few rows in three launches, many in more; nothing moves between threads but results."""
+    from engine.kernels import hyper_connections, linear
 
+    for module in (hyper_connections, linear):
+        module.assembly = lambda tensor: True  # type: ignore[attr-defined]
+        module.launch_options = lambda tensor: {"PDL": True, "enable_fp_fusion": False}  # type: ignore[attr-defined]
     down, up, inject = matrix("BF16", 64, 2048), matrix("BF16", 2048, 64), matrix("BF16", 4, 2048)
     norm = torch.ones(2048)
     names = []
-    for rows in (1, 4, 20):
-        hyper_read(torch.ones(rows, 4, 512), norm, down, up, inject, 1e-6)
+    for rows in (1, 70):
+        hyper_connections.hyper_read(torch.ones(rows, 4, 512), norm, down, up, inject, 1e-6)
         names.append([k.name for k in kernels])
+        if rows == 1:
+            before, after = kernels[1].asm["ptx"].split("griddepcontrol.wait")
+            assert len(re.findall(r"ld\.global\.v4", before)) == 4 * 8 + 1
+            assert len(re.findall(r"mma\.sync", after)) == 16 * 4
         kernels.clear()
-    few = ["few", "add_parts"]
-    assert names[0] == ["low", "up_mean"]
-    assert names[1] == ["rms_norm_kernel", "few", "up_mean"]
-    assert names[2] == ["rms_norm_kernel", *few, "up_mean_many"]
+    assert names[0] == ["normed_streams", "low", "up_mean"]
+    assert names[1] == ["normed_streams", "rows_by_matrices", "activate", "quantise", "up_mean"]
 
 
 def norms(kernels: list[Any]) -> None:

@@ -25,6 +25,7 @@ def test_every_integer_type_has_a_layout() -> None:
 # Q4_0: 2048 + 8 scales of 2 bytes x 16 = 2304. IQ3_S: 2048 + 128 + one word x 16 = 2240.
 # Q5_K: 2048 + 512 + 128 + 64 + 128 + 64 = 2944. Q6_K: 2048 + 1024 + 256 + 64 = 3392.
 # Q2_0: 1024 + 4 scales x 2 x 16 = 1152. Q8_0: 4096 + 256 = 4352. MXFP4: 2048 + 8 x 4 x 16 = 2560.
+# BF16: 8192 + 2 scales x 4 x 16 (room for those of a segment) = 8320.
 @pytest.mark.parametrize(
     ("type_name", "size"),
     [
@@ -35,6 +36,8 @@ def test_every_integer_type_has_a_layout() -> None:
         ("Q2_0", 1152),
         ("Q8_0", 4352),
         ("MXFP4", 2560),
+        ("BF16", 8320),
+        ("F32", 8320),
     ],
 )
 def test_bytes_of_a_tile(type_name: str, size: int) -> None:
