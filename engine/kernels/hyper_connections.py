@@ -22,6 +22,8 @@ from engine.kernels.linear import assembly, linear, project
 from engine.kernels.matrix import Matrix
 from engine.kernels.norms import rms_norm, segment_levels
 
+# Groups of a segment of inputs.
+_SEGMENT_GROUPS = 16
 # Numbers of a program that treats every one alone.
 BLOCK = 256
 # Up to how many rows programs share the segments of `down`.
@@ -88,10 +90,12 @@ def _read(
     blocks, groups = -(-rows // ROWS), down.rows // GROUP + (inject is not None)
     counters = torch.empty((blocks, groups), dtype=torch.int32, device=device)
     levels = segment_levels(width)
-    kernels.normed_streams[(rows, count)](
+    # With few rows many programs share one, and each computes the norm's factor.
+    part = _SEGMENT_GROUPS if rows <= _FEW else _SEGMENT_GROUPS << levels
+    kernels.normed_streams[(rows, count, -(-width // (GROUP * part)))](
         streams, norm, xn.values, xn.codes, xn.info, counters, eps, xn.codes.shape[1], groups,
-        D=width, LEVELS=levels, POWER=triton.next_power_of_2(groups), num_warps=1 << min(levels, 3),
-        **options,
+        D=width, LEVELS=levels, M=part, POWER=triton.next_power_of_2(groups),
+        num_warps=1 << min(levels, 3), **options,
     )  # fmt: skip
     if rows <= _FEW:
         low = room(rows, down.rows, device)
@@ -109,10 +113,10 @@ def _read(
         low, weights = as_input(products), products if found is None else found
     each = max(1, min(blocks, blocks * (width // GROUP) // _PROGRAMS))
     kernels.up_mean[(width // GROUP, -(-blocks // each))](
-        low.codes, low.info, up.record, xn.values, out.values, out.codes, out.info, rows, up.quads,
-        up.groups, low.codes.shape[1], out.codes.shape[1], each, D=width,
-        LEVELS=count.bit_length() - 1, FORM=up.form, ASM=assembly(streams), num_warps=2 * count,
-        **options,
+        low.codes, low.info, up.record, xn.values, out.values, out.codes, out.info, rows, up.groups,
+        low.codes.shape[1], out.codes.shape[1], each, D=width,
+        LEVELS=count.bit_length() - 1, QUADS=up.quads, FORM=up.form, ASM=assembly(streams),
+        num_warps=2 * count, **options,
     )  # fmt: skip
     return out, None if inject is None else weights
 

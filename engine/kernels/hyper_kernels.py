@@ -9,12 +9,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.kernels import unpack
 from engine.kernels.dependent import announce, wait
 from engine.kernels.experts_product import square
 from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
     at_segment,
     input_of_blocks,
+    limb_segment_terms,
     load_segment,
     segment_terms,
 )
@@ -26,23 +28,23 @@ from engine.kernels.scalar import sigmoid, silu
 @triton.jit(do_not_specialize=["groups", "counters"])
 def normed_streams(
     X, NORM, VALUES, CODES, INFO, COUNTERS, eps, groups, counters, D: tl.constexpr,
-    LEVELS: tl.constexpr, POWER: tl.constexpr, PDL: tl.constexpr,
+    LEVELS: tl.constexpr, M: tl.constexpr, POWER: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The norm of each stream, D numbers of 2**LEVELS segments at most, as an input of matrices.
-    Grid (rows, streams). Zeros in the `counters` numbers (at most POWER) of each block of eight
-    rows in COUNTERS."""
+    Grid (rows, streams, parts of M groups). Zeros in the `counters` numbers (at most POWER) of each
+    block of eight rows in COUNTERS."""
     announce(PDL)
-    M: tl.constexpr = 16 << LEVELS
     row = tl.program_id(0)
     stream = tl.program_id(1)
-    group = tl.arange(0, M)
+    group = tl.program_id(2) * M + tl.arange(0, M)
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]
     weight = tl.load(NORM + stream * D + at, mask=at < D, other=0.0)
     wait(PDL)
     start = (row.to(tl.int64) * tl.num_programs(1) + stream) * D
-    factor = rms_factor(X + start, D, LEVELS, eps)
+    # A number: as a tensor its layout, the same in all threads, would become that of all others.
+    factor = tl.max(rms_factor(X + start, D, LEVELS, eps), axis=0)
     x = tl.load(X + start + at, mask=at < D, other=0.0)
-    x = (x * factor[:, None]) * weight
+    x = (x * factor) * weight
     tl.store(VALUES + start + at, x, mask=at < D)
     first = stream * (D // 32)
     store_groups(CODES, INFO, x, row, first + group, groups, group < D // 32, M)
@@ -82,8 +84,12 @@ def low(
     x = input_of_blocks(CODES, INFO, block, step, (rows + 7) // 8, lane, 1)
     weights = load_segment(at, near, quads, lane, FORM, WHOLE, ASM)
     wait(PDL)
-    acc = segment_terms(weights, at_segment(x, near, 1), groups - near * 16, FORM, 1, 2, True,
-                        WHOLE, False, W, ASM)  # fmt: skip
+    own = at_segment(x, near, 1)
+    left = groups - near * 16
+    if FORM.bits == 16:
+        acc = limb_segment_terms(weights, own, left, groups, 4, FORM, 2, True, WHOLE, W, ASM)
+    else:
+        acc = segment_terms(weights, own, left, FORM, 1, 2, True, WHOLE, False, W, ASM)
     counter = block * tl.num_programs(1) + group
     first = PARTS + (counter * segments).to(tl.int64) * 256
     to = first + near * 256 + (warp % 2 * 128 + lane)
@@ -96,12 +102,12 @@ def low(
         o = tl.arange(0, 32)[None, :]
         part = first + (o // 16 * 128 + (o % 16 // 8 * 2 + r % 2) * 32 + (o % 8 * 4 + r // 2))
         total = tl.zeros([8, 32], tl.float32)
-        for s in range(0, segments, 4):
+        for s in range(0, segments, 10):
             parts = ()
-            for k in tl.static_range(4):
+            for k in tl.static_range(10):
                 there = r * 0 + o * 0 + (s + k) < segments
                 parts = parts + (tl.load(part + (s + k) * 256, mask=there, other=0.0),)
-            for k in tl.static_range(4):
+            for k in tl.static_range(10):
                 total = total + parts[k]
         y = tl.div_rn(total, tl.full([8, 32], DIVISOR, tl.float32))
         row = block * 8 + tl.arange(0, 8)
@@ -112,14 +118,15 @@ def low(
             store_groups(LOW, LOW_INFO, silu(y), row, group, stored, row < rows, 8)
 
 
-@triton.jit(do_not_specialize=["rows", "quads", "groups", "step", "stored", "blocks"])
+@triton.jit(do_not_specialize=["rows", "groups", "step", "stored", "blocks"])
 def up_mean(
-    CODES, INFO, UP, XN, VALUES, OUT, OUT_INFO, rows, quads, groups, step, stored, blocks,
-    D: tl.constexpr, LEVELS: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr,
-    PDL: tl.constexpr,
+    CODES, INFO, UP, XN, VALUES, OUT, OUT_INFO, rows, groups, step, stored, blocks,
+    D: tl.constexpr, LEVELS: tl.constexpr, QUADS: tl.constexpr, FORM: tl.constexpr,
+    ASM: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """mean over the 2**LEVELS streams of sigmoid(x) * XN as an input of matrices, x: an input's
-    products with UP, of one segment. Grid (D / 32, shares of `blocks` blocks of 8 rows).
+    products with UP, of one segment of QUADS quads. Grid (D / 32, shares of `blocks` blocks of 8
+    rows).
 
     A warp takes 16 outputs of a stream, and keeps their weights for all its rows.
     """
@@ -130,9 +137,15 @@ def up_mean(
     lane = thread % 32
     warp = thread // 32
     tile = warp // 2 * (D // 16) + tl.program_id(0) * 2 + warp % 2
-    words = quads * FORM.quad + 8 * FORM.tail
+    words = QUADS * FORM.quad + 8 * FORM.tail
     at = UP.to(tl.pointer_type(tl.int32)) + tile.to(tl.int64) * words
-    weights = load_segment(at, 0, quads, lane, FORM, False, ASM)
+    # All of them are there, so no load needs a condition.
+    q0 = unpack.quad(at, lane, lane, 0, FORM, False, ASM)
+    q1 = unpack.quad(at, lane, lane, min(1, QUADS - 1), FORM, False, ASM)
+    q2 = unpack.quad(at, lane, lane, min(2, QUADS - 1), FORM, False, ASM)
+    q3 = unpack.quad(at, lane, lane, QUADS - 1, FORM, False, ASM)
+    tail = at + (QUADS * FORM.quad + lane // 4 * FORM.tail)
+    weights = (q0, q1, q2, q3, unpack.words(tail, lane, 0, FORM.tail, False, ASM))
     wait(PDL)
     begin = tl.program_id(1) * blocks
     every = (rows + 7) // 8
@@ -143,7 +156,11 @@ def up_mean(
         near = tl.minimum(block * 8 + place // 32, rows - 1).to(tl.int64)
         xn = tl.load(XN + (near[None, :] * C + stream) * D + column[None, :])
         x = input_of_blocks(CODES, INFO, block, step, every, lane, 1)
-        acc = segment_terms(weights, x, groups, FORM, 1, 2, True, False, True, W, ASM)
+        if FORM.bits == 16:
+            acc = limb_segment_terms(weights, x, groups, groups, QUADS, FORM, 2, True, False, W,
+                                     ASM)  # fmt: skip
+        else:
+            acc = segment_terms(weights, x, groups, FORM, 1, 2, True, False, True, W, ASM)
         terms = apart(tl.trans(sigmoid(square(acc, 0, 2, W)) * xn), 256, LEVELS)
         # No zero stands before the first term, which may be -0.
         total = tl.reshape(terms[0], [256])

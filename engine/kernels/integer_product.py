@@ -264,10 +264,37 @@ def _whole(upper, middle, lower, ASM: tl.constexpr):
 
 
 @triton.jit
-def limb_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
-               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+def limb_input(x, lane, i: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+               TOGETHER: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """Words of group i of a segment for each of NT blocks: both limbs, and info of COLUMNS rows."""
+    found = ()
+    for t in tl.static_range(NT):
+        found = found + unpack.words(x[3 * t], lane, 128 * i, 2, False, ASM)
+        found = found + unpack.words(x[3 * t], lane, 128 * i + 64, 2, False, ASM)
+        if TOGETHER or COLUMNS == 1:
+            found = found + unpack.words(x[3 * t + 1], lane, 16 * i, 2 * COLUMNS, False, ASM)
+        else:
+            found = found + unpack.words(x[3 * t + 1], lane, 16 * i, 2, False, ASM)
+            found = found + unpack.words(x[3 * t + 2], lane, 16 * i, 2, False, ASM)
+    return found
+
+
+@triton.jit
+def limb_inputs(x, lane, q: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    """The same of quad q of one block, group after group."""
+    found = ()
+    for j in tl.static_range(4):
+        found = found + limb_input(x, lane, 4 * q + j, 1, COLUMNS, TOGETHER, ASM)
+    return found
+
+
+@triton.jit
+def limb_terms(acc, found, tail, given, ok, i: tl.constexpr, AT: tl.constexpr, FORM: tl.constexpr,
+               NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
                ASM: tl.constexpr):  # fmt: skip
-    """As `group_terms`, with two limbs on both sides."""
+    """As `group_terms`, with two limbs on both sides. given: what `limb_input` gave, from AT on."""
+    EACH: tl.constexpr = 4 + 2 * COLUMNS
     j: tl.constexpr = i % 4
     a0, a2 = unpack.limb_halves(found, j, 0, 0)
     a1, a3 = unpack.limb_halves(found, j, 1, 0)
@@ -278,20 +305,17 @@ def limb_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT:
     zero = tl.full(a0.shape, _MAGIC if ASM else 0, tl.int32)
     out = ()
     for t in tl.static_range(NT):
-        b = unpack.words(x[3 * t], ok, 128 * i, 2, False, ASM)
-        r = unpack.words(x[3 * t], ok, 128 * i + 64, 2, False, ASM)
-        if TOGETHER or COLUMNS == 1:
-            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2 * COLUMNS, False, ASM)
-        else:
-            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2, False, ASM)
-            info = info + unpack.words(x[3 * t + 2], ok, 16 * i, 2, False, ASM)
-        upper = products(a0, a1, a2, a3, b[0], b[1], zero, zero, W, False, ASM)
-        middle = products(l0, l1, l2, l3, b[0], b[1], zero, zero, W, False, ASM)
-        middle = more_products(a0, a1, a2, a3, r[0], r[1], middle, W, ASM)
-        lower = products(l0, l1, l2, l3, r[0], r[1], zero, zero, W, False, ASM)
+        b0 = given[AT + t * EACH]
+        b1 = given[AT + t * EACH + 1]
+        r0 = given[AT + t * EACH + 2]
+        r1 = given[AT + t * EACH + 3]
+        upper = products(a0, a1, a2, a3, b0, b1, zero, zero, W, False, ASM)
+        middle = products(l0, l1, l2, l3, b0, b1, zero, zero, W, False, ASM)
+        middle = more_products(a0, a1, a2, a3, r0, r1, middle, W, ASM)
+        lower = products(l0, l1, l2, l3, r0, r1, zero, zero, W, False, ASM)
         for o in tl.static_range(2):
             for c in tl.static_range(COLUMNS):
-                s = info[2 * c].to(tl.float32, bitcast=True)
+                s = given[AT + t * EACH + 4 + 2 * c].to(tl.float32, bitcast=True)
                 if not WHOLE:
                     s = tl.where(ok, s, 0.0)
                 value = _whole(upper[2 * o + c], middle[2 * o + c], lower[2 * o + c], ASM)
@@ -335,11 +359,37 @@ def quad_terms(acc, found, tail, x, left, q: tl.constexpr, FORM: tl.constexpr, N
     """Adds the terms of quad q of a segment. Arguments as in `segment_terms`."""
     for j in tl.static_range(4):
         if FORM.bits == 16:
-            acc = limb_terms(acc, found, tail, x, left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS,
-                             TOGETHER, WHOLE, W, ASM)  # fmt: skip
+            given = limb_input(x, found[0], 4 * q + j, NT, COLUMNS, TOGETHER, ASM)
+            acc = limb_terms(acc, found, tail, given, left > 4 * q + j, 4 * q + j, 0, FORM, NT,
+                             COLUMNS, WHOLE, W, ASM)  # fmt: skip
         else:
             acc = group_terms(acc, found, tail, x, left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS,
                               TOGETHER, WHOLE, W, ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
+def limb_segment_terms(weights, x, left, groups, QUADS: tl.constexpr, FORM: tl.constexpr,
+                       COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
+                       W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """As `segment_terms`, of one block of rows and QUADS quads: a quad's input is under way while
+    one is used. groups: of the matrix, a scalar."""
+    EACH: tl.constexpr = 4 + 2 * COLUMNS
+    acc = no_terms(1, COLUMNS, W)
+    lane = weights[0][0]
+    given = limb_inputs(x, lane, 0, COLUMNS, TOGETHER, ASM)
+    for q in tl.static_range(QUADS):
+        ahead = given
+        if q < QUADS - 1:
+            ahead = limb_inputs(x, lane, q + 1, COLUMNS, TOGETHER, ASM)
+            tl.debug_barrier()
+        # A branch, even one always taken: without both the compiler moves every load down to its
+        # use, and each one is waited for.
+        if groups > 4 * q:
+            for j in tl.static_range(4):
+                acc = limb_terms(acc, weights[q], weights[4], given, left > 4 * q + j, 4 * q + j,
+                                 j * EACH, FORM, 1, COLUMNS, WHOLE, W, ASM)  # fmt: skip
+        given = ahead
     return acc
 
 

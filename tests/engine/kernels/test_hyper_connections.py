@@ -76,8 +76,8 @@ def test_step_by_step(count: int, width: int, kind: str, low: int) -> None:
     [
         (1, 4, 32, "F32", 32),
         (9, 1, 64, "Q8_0", 32),
-        (3, 2, 288, "F32", 96),
-        (2, 2, 512, "BF16", 64),
+        (3, 2, 288, "F32", 32),
+        (2, 1, 512, "BF16", 32),
     ],
 )
 def test_few_rows(rows: int, count: int, width: int, kind: str, low: int) -> None:
