@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(0)
 
 def _float_matrix(rows: int, columns: int) -> Matrix:
     raw = RANDOM.standard_normal((rows, columns), np.float32).view(np.uint8)
-    return matrix(raw, quant_type("F32"), columns, float_activations=False)
+    return matrix(raw, quant_type("F32"), columns, float_activations=True)
 
 
 def test_a_sum_split_by_the_number_of_rows_is_caught() -> None:
