@@ -89,7 +89,7 @@ def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a block, and a last block that is not whole."""
     monkeypatch.setattr(hyper_connections, "_FEW", 4)
     monkeypatch.setattr(hyper_connections, "_PROGRAMS", 2)
-    _assert_same(19, 4, 32, low=64)
+    _assert_same(11, 2, 32, low=32)
 
 
 @pytest.mark.parametrize("few", [0, 64])
@@ -109,11 +109,10 @@ def test_write() -> None:
     assert same_bits(streams, wanted)
 
 
-@pytest.mark.parametrize(("width", "low"), [(40, LOW), (32, 32)])
-def test_rows_are_independent(width: int, low: int) -> None:
+def test_rows_are_independent() -> None:
     """Also across the borders of row tiles of the matrix products."""
-    streams, norm = _streams(6, 2, width), torch.linspace(0.5, 1.5, 2 * width)
-    _, ours = zip(*_pairs(2, width, low=low), strict=True)
+    streams, norm = _streams(6, 2, 40), torch.linspace(0.5, 1.5, 2 * 40)
+    _, ours = zip(*_pairs(2, 40), strict=True)
 
     def on_rows(first: int, last: int) -> Outputs:
         x, weights = hyper_read(streams[first:last], norm, *ours, 1e-6)
