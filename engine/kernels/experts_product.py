@@ -21,7 +21,7 @@ from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
     add_each,
     at_segment,
-    group_terms,
+    block_quad_terms,
     input_of_blocks,
     input_of_rows,
     load_segment,
@@ -358,14 +358,12 @@ def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
         at = at_segment(x, s, NT)
         left = groups - 16 * s
         for q in tl.static_range(_quads_of_segment(QUADS, s)):
-            if COLUMNS == 1 and ASM:
+            if COLUMNS == 1 and ASM and FORM.bits < 16:
                 acc = quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, left, lane, q,
                                  FORM, FULL)  # fmt: skip
             else:
-                for j in tl.static_range(4):
-                    acc = group_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
-                                      left > 4 * q + j, 4 * q + j, FORM, NT, COLUMNS, TOGETHER,
-                                      FULL, W, ASM)  # fmt: skip
+                acc = block_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, left, q,
+                                       FORM, NT, COLUMNS, TOGETHER, FULL, W, ASM)  # fmt: skip
         total = add_each(total, acc, 2 * NT * COLUMNS)
     return total
 

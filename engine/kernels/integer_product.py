@@ -353,9 +353,9 @@ def no_terms(NT: tl.constexpr, COLUMNS: tl.constexpr, W: tl.constexpr):
 
 
 @triton.jit
-def quad_terms(acc, found, tail, x, left, q: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
-               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-               ASM: tl.constexpr):  # fmt: skip
+def block_quad_terms(acc, found, tail, x, left, q: tl.constexpr, FORM: tl.constexpr,
+                     NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
+                     WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """Adds the terms of quad q of a segment. Arguments as in `segment_terms`."""
     for j in tl.static_range(4):
         if FORM.bits == 16:
@@ -411,11 +411,11 @@ def segment_terms(weights, x, left, FORM: tl.constexpr, NT: tl.constexpr, COLUMN
     for q in tl.static_range(4):
         if SKIP:
             if left > 4 * q:
-                acc = quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS,
+                acc = block_quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS,
                                  TOGETHER, WHOLE, W, ASM)  # fmt: skip
         else:
-            acc = quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS, TOGETHER,
-                             WHOLE, W, ASM)  # fmt: skip
+            acc = block_quad_terms(acc, weights[q], weights[4], x, left, q, FORM, NT, COLUMNS,
+                                   TOGETHER, WHOLE, W, ASM)  # fmt: skip
     return acc
 
 
@@ -437,12 +437,12 @@ def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, N
         wait(PDL)
         y = at_segment(x, segment, NT)
         acc = no_terms(NT, COLUMNS, W)
-        acc = quad_terms(acc, q0, tail, y, left, 0, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        acc = block_quad_terms(acc, q0, tail, y, left, 0, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
         q2 = unpack.quad(p, lane, (more > 2).to(tl.int32), 2, FORM, not WHOLE, ASM)
-        acc = quad_terms(acc, q1, tail, y, left, 1, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        acc = block_quad_terms(acc, q1, tail, y, left, 1, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
         q3 = unpack.quad(p, lane, (more > 3).to(tl.int32), 3, FORM, not WHOLE, ASM)
-        acc = quad_terms(acc, q2, tail, y, left, 2, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
-        acc = quad_terms(acc, q3, tail, y, left, 3, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        acc = block_quad_terms(acc, q2, tail, y, left, 2, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
+        acc = block_quad_terms(acc, q3, tail, y, left, 3, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
     else:
         weights = load_segment(tile, segment, quads, lane, FORM, WHOLE, ASM)
         wait(PDL)

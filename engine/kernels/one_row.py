@@ -135,7 +135,7 @@ def quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.con
     q = lane % 4
     column = lane // 4
     # Bytes of the group that the thread's column is for; info of the group whose terms it makes.
-    b = unpack.words(x[0] + column // 2 * 64, lane, 256 * QUAD, 2, False, True)
+    b = unpack.words(x[0] + column // 2 * 128, lane, 512 * QUAD, 2, False, True)
     # Behind the last group scales mean nothing.
     ok = (left > 4 * QUAD + q).to(tl.int32)
     info = unpack.words(x[1] + q * 16, ok, 64 * QUAD, 2, not FULL, True)
@@ -169,7 +169,7 @@ def quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.con
 def row_terms(weights, x, left, lane, FORM: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr,
               W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """What `segment_terms` gives for one row: sums of a segment's terms, outputs n and n + 8."""
-    if ASM:
+    if ASM and FORM.bits < 16:
         acc = no_terms(1, 1, W)
         for quad in tl.static_range(4):
             if SKIP:
