@@ -11,7 +11,7 @@ from engine.errors import StrataError
 from engine.process import Loaded, run_process
 from engine.resolve import Plan
 from engine.startup import engine_for, load_planned, plan_from_args, read_once
-from engine.switches import switch_notes, this_environment, traces
+from engine.switches import switch_notes, this_environment, traces, yield_chunks
 
 _SERVE = "--serve"
 
@@ -43,7 +43,7 @@ def _load(flags: Sequence[str]) -> Loaded:
         **_card_facts(plan, model.pipeline.device),
     }
     return Loaded(
-        engine_for(model, config),
+        engine_for(model, config, yield_chunks(environment)),
         config.max_context,
         info,
         traces(environment),

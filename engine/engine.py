@@ -33,6 +33,8 @@ class EngineOptions:
     """Tokens that begin a turn of a chat."""
     chunk: int = 256
     """Most prompt rows in one window."""
+    yield_chunks: int = 1
+    """Chunks after which a read may give way when no slot writes; 0: it does not then."""
     spec: int = 1
     """Most rows of one slot that writes: its own token and `spec - 1` drafts."""
     spec_min_p: float = 0.0
@@ -55,7 +57,7 @@ class Engine:
         self._pipeline = pipeline
         self.constraints = constraints
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
-        self._scheduler = Scheduler(self.slots, options.chunk)
+        self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
         self._arrivals = 0
         self._under_way: tuple[Window, Callable[[], Logits]] | None = None

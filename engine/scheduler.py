@@ -2,8 +2,12 @@
 
 A slot that misses one token gets that row and its drafts in every window. The slots that miss more
 (they read a prompt) share `chunk` rows a window: the one that came first gets half of them, the
-shortest remaining ones go next, and what nobody else needs goes in order of arrival. So a short
-question never waits for a long prompt to end, and a long prompt never stops.
+shortest remaining ones go next, and what nobody else needs goes in order of arrival.
+
+Where more than a window is left of the first, it gives way, twice at most: while a prompt under
+half as long as what is left of it is read, windows have no rows of other prompts and are over soon.
+So a short question never waits for a long prompt to
+end, and a long prompt loses less time than it takes anyway, whatever arrives.
 
 Nothing here sees a tensor.
 """
@@ -17,31 +21,40 @@ from engine.slots import Run, Slot
 from engine.speculative import Outcome
 from engine.window import Span, Window
 
+MOST_PASSING = 2
+"""Shorter prompts that one prompt lets pass."""
+
 
 class Scheduler:
-    """Owns the counts of all slots. `chunk` is the most prompt rows of one window."""
+    """Owns the counts of all slots. `chunk` is the most prompt rows of one window.
 
-    def __init__(self, slots: Sequence[Slot], chunk: int) -> None:
+    When no slot writes, a prompt gives way after every `yield_chunks` chunks only (0: it does not).
+    """
+
+    def __init__(self, slots: Sequence[Slot], chunk: int, yield_chunks: int) -> None:
         self.slots = slots
         self._chunk = chunk
+        self._yield_chunks = yield_chunks
         self._clock = 0
 
     def schedule(self) -> Window:
         """The rows of the next window; without any when no request runs."""
         spans: list[Span] = []
-        reading: list[Slot] = []
+        reading: list[tuple[Slot, Run]] = []
         for slot in self.slots:
             if slot.run:
                 if slot.missing > 1:
-                    reading.append(slot)
+                    reading.append((slot, slot.run))
                 else:
                     spans.append(_next_token(slot, slot.run))
         if reading:
-            reading.sort(key=lambda slot: slot.run.arrival if slot.run else 0)
-            shares = self._share(reading)
-            spans += [
-                self._chunk_of(slot, shares[slot.index]) for slot in reading if shares[slot.index]
-            ]
+            reading.sort(key=lambda pair: pair[1].arrival)
+            reading = self._passing(reading, writing=bool(spans)) or reading
+            shares = self._share([slot for slot, _ in reading])
+            for slot, run in reading:
+                if shares[slot.index]:
+                    run.chunks += 1
+                    spans.append(self._chunk_of(slot, run, shares[slot.index]))
         return Window(tuple(spans))
 
     def update(self, outcomes: Sequence[Outcome]) -> list[Event]:
@@ -62,12 +75,26 @@ class Scheduler:
         counts = (generated, run.accepted, run.offered, slot.computed)
         return Finished(run.request.id, slot.index, finish, *counts, error=error)
 
-    def _chunk_of(self, slot: Slot, rows: int) -> Span:
+    def _passing(
+        self, reading: Sequence[tuple[Slot, Run]], *, writing: bool
+    ) -> list[tuple[Slot, Run]]:
+        """Those that the first of `reading` lets pass now."""
+        (first, run), *others = reading
+        piece = self._yield_chunks
+        if first.missing > self._chunk and (writing or (piece and run.chunks % piece == 0)):
+            short = [
+                (slot.missing, other.arrival)
+                for slot, other in others
+                if 2 * slot.missing < first.missing and other.arrival not in run.gave_way
+            ]
+            run.gave_way |= {n for _, n in sorted(short)[: MOST_PASSING - len(run.gave_way)]}
+        return [pair for pair in others if pair[1].arrival in run.gave_way]
+
+    def _chunk_of(self, slot: Slot, run: Run, rows: int) -> Span:
         end = slot.computed + rows
         tokens = tuple(slot.tokens[slot.computed : end])
         logits_from = rows - 1 if end == len(slot.tokens) else rows
-        sampling = slot.run.request.sampling if slot.run else None
-        return Span(slot.index, slot.computed, tokens, rows, logits_from, sampling)
+        return Span(slot.index, slot.computed, tokens, rows, logits_from, run.request.sampling)
 
     def _share(self, reading: Sequence[Slot]) -> dict[int, int]:
         """Prompt rows of this window by slot index; `reading` is in order of arrival."""

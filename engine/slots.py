@@ -42,6 +42,10 @@ class Run:
     """Tokens that may follow the known ones."""
     accepted: int = 0
     offered: int = 0
+    chunks: int = 0
+    """Windows that read a piece of its prompt."""
+    gave_way: set[int] = field(default_factory=set)
+    """Arrivals of the shorter prompts that it let pass."""
 
     def __post_init__(self) -> None:
         request = self.request

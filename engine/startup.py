@@ -126,7 +126,7 @@ def _tell_of_compiling() -> None:
         print("first start here: compiling the CPU operators takes a minute", file=sys.stderr)
 
 
-def engine_for(model: Model, config: EngineConfig) -> Engine:
+def engine_for(model: Model, config: EngineConfig, yield_chunks: int = 1) -> Engine:
     """An engine of this plan on a model whose slots are empty."""
     turn = model.tokenizer.special.get(_TURN)
     return Engine(
@@ -134,6 +134,7 @@ def engine_for(model: Model, config: EngineConfig) -> Engine:
         replace(
             options_of(config),
             eos_ids=model.tokenizer.eos_ids,
+            yield_chunks=yield_chunks,
             turn_ids=frozenset() if turn is None else frozenset({turn}),
         ),
         Constraints(model.tokenizer, model.pipeline.vocab_size),

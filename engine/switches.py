@@ -70,12 +70,9 @@ _BUILT_IN = (
     Switch("SLOT_COPY_DIRECT", "flag", False, "A slot's state moves without a host image."),
 )
 _LATER = (
-    Switch("ADMIT_MAX_WAIT_S", "number", 30.0, "After so long a prompt counts as short."),
-    Switch("ADMIT_SHORT_FIRST", "whole", 0, "Prompts of at most so many tokens go first."),
     Switch("ARENA_PIN_GIB", "number", 0.0, "Memory of experts that is pinned, GiB."),
     Switch("BATCH_DECODE_SHARE", "number", 0.5, "Decoding time between chunks, over a chunk's."),
     Switch("BATCH_GROUPS_NV_SERIAL", "flag", False, "One group on two cards."),
-    Switch("BATCH_YIELD_CHUNKS", "whole", 1, "Chunks of a piece when no slot decodes."),
     Switch("CKPT_POOL", "flag", False, "A checkpoint takes the memory of a dropped one."),
     Switch("CKPT_THREADS", "flag", False, "Stages save their checkpoints at the same time."),
     Switch("DBG_GDN", "flag", False, "Debug variant of the recurrence."),
@@ -103,10 +100,20 @@ _LATER = (
     Switch("SPLIT_MTP_BATCH", "flag", False, "The draft layer reads prompts in batches."),
     Switch("STAGE_TRIM", "flag", False, "A card loads its own layers only."),
 )
+_MAX_WAIT = Switch(
+    "ADMIT_MAX_WAIT_S", "number", 30.0, "After so long a prompt counts as short.", "acting"
+)
+_SHORT = Switch(
+    "ADMIT_SHORT_FIRST", "whole", 0, "Prompts of at most so many tokens go first.", "acting"
+)
+_YIELD = Switch(
+    "BATCH_YIELD_CHUNKS", "whole", 1, "Chunks of a piece when no slot decodes.", "acting"
+)
 _TRACE = Switch("TRACE", "flag", False, "One log line for each admission.", "acting")
+_ACTING = (_MAX_WAIT, _SHORT, _YIELD, _TRACE)
 SWITCHES: tuple[Switch, ...] = tuple(
     sorted(
-        (_TRACE, *_LATER, *(replace(switch, effect="built in") for switch in _BUILT_IN)),
+        (*_ACTING, *_LATER, *(replace(switch, effect="built in") for switch in _BUILT_IN)),
         key=lambda switch: switch.name,
     )
 )
@@ -132,7 +139,17 @@ def switch_notes(environment: Mapping[str, str]) -> list[str]:
 
 def traces(environment: Mapping[str, str]) -> bool:
     """True when STRATA_TRACE asks for a log line at each admission."""
-    return bool(read_switches(environment).get(_TRACE, _TRACE.default))
+    return bool(_value(_TRACE, environment))
+
+
+def admission(environment: Mapping[str, str]) -> tuple[int, float]:
+    """Most tokens of a prompt that goes first, and the seconds after which any prompt does."""
+    return int(_value(_SHORT, environment)), float(_value(_MAX_WAIT, environment))
+
+
+def yield_chunks(environment: Mapping[str, str]) -> int:
+    """Chunks after which a read may give way when no slot decodes; 0: it does not then."""
+    return int(_value(_YIELD, environment))
 
 
 def card_environment(identity: str) -> dict[str, str]:
@@ -148,6 +165,11 @@ def show_one_card(identity: str) -> None:
 def this_environment() -> Mapping[str, str]:
     """The environment of this process."""
     return os.environ
+
+
+def _value(switch: Switch, environment: Mapping[str, str]) -> Value:
+    text = environment.get(switch.variable)
+    return switch.read(text) if text else switch.default
 
 
 def _convert(kind: Kind, text: str) -> Value | None:

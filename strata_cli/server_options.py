@@ -18,7 +18,7 @@ from engine.errors import ConfigError
 from engine.flags import engine_args
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
-from engine.switches import API_KEY_VARIABLE, card_environment, this_environment
+from engine.switches import API_KEY_VARIABLE, admission, card_environment, this_environment
 from setup.models.bundled import model_tag
 from strata_cli.chosen import Chosen
 
@@ -62,9 +62,13 @@ def server_options(
     if config.card is not None:  # the engine sees no other card, and counts from 0
         shown = card_environment(config.card.identity)
         config = replace(config, device="cuda:0")
+    engine_env = {**environment, **chosen.server.get("env", {}), **shown}
+    short, wait_s = admission(engine_env)
     return ServerOptions(
         engine=(python, "-m", "engine", "--serve", *engine_args(config)),
-        engine_env={**environment, **chosen.server.get("env", {}), **shown},
+        engine_env=engine_env,
+        admit_short_tokens=short,
+        admit_max_wait_s=wait_s,
         synthetic=config.synthetic,
         gguf=chosen.plan.config.model,
         decisions=tuple(asdict(decision) for decision in chosen.plan.decisions),

@@ -1,4 +1,4 @@
-"""Between HTTP and the engine: a queue in order of arrival, and the engine's slots."""
+"""Between HTTP and the engine: a queue of requests, and the engine's slots."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from engine.server.options import ServerOptions
 from engine.server.silence import Silence
 from engine.server.slots import SlotTable
 from engine.server.ticket import Finish, Ticket
+from engine.server.waiting import next_in_line
 
 log = logging.getLogger("strata.server")
 
@@ -40,8 +41,8 @@ log = logging.getLogger("strata.server")
 class Bridge:
     """All requests of this server. Everything runs on one event loop; nothing here waits for HTTP.
 
-    * `submit` queues a request. `_dispatch` seats the queue's head while a slot is free: strictly
-      first come, first served.
+    * `submit` queues a request. `_dispatch` seats one while a slot is free: first come, first
+      served, or short ones first as far as `next_in_line` lets them.
     * A request that was sent lives in `running` until the engine says that it is over, also when
       its client has gone: only then is its slot free again.
     * When the engine dies, everything in `running` fails with the reason. What still waits was
@@ -113,13 +114,15 @@ class Bridge:
     # The engine's side
 
     def _dispatch(self) -> None:
-        """Seat waiting requests, in their order, while there are free slots."""
+        """Seat waiting requests while there are free slots."""
         process = self.lives.process
         while self.queue and process is not None and len(self.slots) > 0:
-            slot = self.slots.take(self.queue[0].prompt, self.queue[0].rid)
+            wait_s, short = self.options.admit_max_wait_s, self.options.admit_short_tokens
+            ticket = self.queue[next_in_line(self.queue, short, wait_s, time.monotonic())]
+            slot = self.slots.take(ticket.prompt, ticket.rid)
             if slot is None:
                 break
-            ticket = self.queue.popleft()
+            self.queue.remove(ticket)
             ticket.seat(slot.number)
             if not self.running:
                 self._silence.heard()

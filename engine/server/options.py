@@ -46,6 +46,10 @@ class ServerOptions:
     or not at all, as Anthropic's own API."""
     queue_limit: int = 256
     """Requests that may wait for a slot; further ones get 429."""
+    admit_short_tokens: int = 0
+    """Waiting prompts of at most so many tokens get a slot before longer ones."""
+    admit_max_wait_s: float = 30.0
+    """A prompt that waited so long counts as short."""
     outbox_limit: int = 16384
     """Tokens that may wait for a client that does not read; then its request is ended."""
     log: Path | None = None

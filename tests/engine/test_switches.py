@@ -3,7 +3,15 @@
 import pytest
 
 from engine.errors import ConfigError
-from engine.switches import SWITCHES, read_switches, switch_notes, this_environment, traces
+from engine.switches import (
+    SWITCHES,
+    admission,
+    read_switches,
+    switch_notes,
+    this_environment,
+    traces,
+    yield_chunks,
+)
 
 
 def test_the_table_is_sorted_and_its_defaults_have_the_type_they_say() -> None:
@@ -60,6 +68,16 @@ def test_a_note_says_what_becomes_of_a_switch_that_does_not_act() -> None:
         "STRATA_BATCH_MTP=1 is built in: Drafts in the slots too.",
         "STRATA_PIPED_MTP=2 is not in this version: Drafts of a slot in pipelined groups.",
     ]
+
+
+def test_what_decides_about_admission() -> None:
+    assert (admission({}), yield_chunks({})) == ((0, 30.0), 1)
+    short = {"STRATA_ADMIT_SHORT_FIRST": "200"}
+    assert admission(short) == (200, 30.0)
+    assert admission({**short, "STRATA_ADMIT_MAX_WAIT_S": "0.5"}) == (200, 0.5)
+    assert yield_chunks({"STRATA_BATCH_YIELD_CHUNKS": "4"}) == 4
+    acting = {"STRATA_BATCH_YIELD_CHUNKS": "4", "STRATA_ADMIT_MAX_WAIT_S": "0", **short}
+    assert switch_notes(acting) == []
 
 
 def test_tracing_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

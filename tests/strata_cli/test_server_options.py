@@ -120,3 +120,11 @@ def test_env_of_the_file_wins_over_the_processs(
     env = _options(tmp_path, env={"STRATA_TRACE": "0"}).engine_env
     assert env is not None
     assert (env["STRATA_TRACE"], env["STRATA_BATCH_MTP"]) == ("0", "1")
+
+
+def test_the_switches_of_admission_reach_the_server(tmp_path: Path) -> None:
+    options = _options(tmp_path)
+    assert (options.admit_short_tokens, options.admit_max_wait_s) == (0, 30.0)
+    env = {"STRATA_ADMIT_SHORT_FIRST": "256", "STRATA_ADMIT_MAX_WAIT_S": "1.5"}
+    options = _options(tmp_path, env=env)
+    assert (options.admit_short_tokens, options.admit_max_wait_s) == (256, 1.5)
