@@ -143,7 +143,7 @@ class Desk:
             self._send(messages.Reused(call.reused, call.rid))
             if self._trace:
                 held = f"slot {call.slot} held {call.reused} of {event.total} prompt tokens"
-                self._trace(f"{held}, the others took {ms:.1f} ms")
+                self._trace(f"{held}, the others took {ms:.1f} ms: {event.phases.sentence()}")
 
     def _tell_token(self, call: _Call, event: request.Produced) -> None:
         choice = event.choice

@@ -11,6 +11,7 @@ from engine.checkpoints import checkpoint_lengths
 from engine.constraints import Constraints
 from engine.errors import RequestError
 from engine.logits import Logits
+from engine.phases import Phases
 from engine.pipeline import DraftAsk, Pipeline
 from engine.request import Event, Finished, Request, Started
 from engine.sampling import MAX_SEED
@@ -73,6 +74,7 @@ class Engine:
     def submit(self, request: Request) -> Started:
         """Give a request its seat. Raises `RequestError`, which leaves everything as it was."""
         self._check(request)
+        phases = Phases()
         slot = choose_slot(self.slots, request)
         reuse = slot.reuse(request.tokens)
         self._go_back(slot, reuse)
@@ -87,7 +89,9 @@ class Engine:
         constraint = None
         if request.form and self.constraints:
             constraint = self.constraints.make(request.form)
-        slot.seat(Run(_seeded(request), self._arrivals, reuse.length, save_at, constraint))
+        phases.seat()
+        counts = (self._arrivals, reuse.length)
+        slot.seat(Run(_seeded(request), *counts, save_at, constraint, phases=phases))
         return Started(request.id, slot.index, reuse.length)
 
     def cancel(self, request_id: str) -> Finished | None:
@@ -128,6 +132,8 @@ class Engine:
         self._save(window, outcomes)
         since = work.spent("commit_s", since)
         work.add(window, outcomes)
+        for phases in self._admissions(window):
+            phases.end()
         events = self._scheduler.update(outcomes)
         self._begin_drafts()
         work.spent("draft_s", since)
@@ -139,8 +145,15 @@ class Engine:
         since = self.work.spent("draft_s", since)
         window = self._scheduler.schedule()
         if window.spans:
+            for phases in self._admissions(window):
+                phases.begin()
             self._under_way = window, self._pipeline.forward(window)
             self.work.spent("run_s", since)
+
+    def _admissions(self, window: Window) -> list[Phases]:
+        """Of the requests in `window` that have no token yet."""
+        slots = [self.slots[span.slot] for span in window.spans]
+        return [slot.run.phases for slot in slots if slot.run and not slot.generated]
 
     def _check(self, request: Request) -> None:
         vocab, context = self._pipeline.vocab_size, self._pipeline.max_context
@@ -222,7 +235,9 @@ class Engine:
             if outcome.error:
                 self._pipeline.clear(slot.index)
             elif span.start + outcome.verdict.kept in slot.run.save_at:
+                since = time.perf_counter()
                 slot.shelf.add(self._pipeline.save(slot.index))
+                slot.run.phases.save_s += time.perf_counter() - since
 
 
 def _seeded(request: Request) -> Request:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from engine.constraints import Form
+from engine.phases import Phases
 from engine.sampler import Choice
 from engine.sampling import Sampling
 
@@ -50,6 +51,8 @@ class PromptRead:
     slot: int
     read: int
     total: int
+    phases: Phases
+    """Of the admission so far."""
 
 
 class Produced(NamedTuple):

@@ -116,7 +116,8 @@ class Scheduler:
         request = run.request
         total = len(request.tokens)
         if slot.computed < total:
-            events.append(PromptRead(request.id, index, slot.computed + verdict.kept, total))
+            read = slot.computed + verdict.kept
+            events.append(PromptRead(request.id, index, read, total, run.phases))
         slot.computed += verdict.kept
         for choice in choices:
             slot.tokens.append(choice.token)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from engine.checkpoints import Shelf
 from engine.constraints import Constraint
 from engine.errors import RequestError
+from engine.phases import Phases
 from engine.pipeline import Checkpoint
 from engine.request import Request
 
@@ -44,6 +45,7 @@ class Run:
     offered: int = 0
     chunks: int = 0
     """Windows that read a piece of its prompt."""
+    phases: Phases = field(default_factory=Phases)
     gave_way: set[int] = field(default_factory=set)
     """Arrivals of the shorter prompts that it let pass."""
 
