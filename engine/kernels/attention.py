@@ -40,24 +40,27 @@ PROGRAMS = 1024
 WHOLE_PROGRAMS = 512
 # Vectors of a tile of `dots.py` with one warp.
 TILE = 4
-# Of `mix` and of `whole`: dims and most query heads of a thread, cells of a step.
-MIX_SHARE = (2, 6, 16)
-WHOLE_SHARE = (4, 12, 8)
-# Query heads and tiles of cells of a program of `scores`, for few cells and for many.
-FEW_SCORES = (4, 2)
-MANY_SCORES = (12, 4)
+# Of `mix` and of `whole`: neighbouring dims of a thread, how often it has so many, its most query
+# heads, cells of a step.
+MIX_SHARE = (2, 1, 6, 16)
+WHOLE_SHARE = (4, 2, 12, 8)
+# Query heads, tiles of cells, and rows of a program of `scores`, for few cells and for many.
+FEW_SCORES = (4, 2, 1)
+MANY_SCORES = (12, 4, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tiling:
     """How the programs share the work; nothing of it changes a sum.
 
-    `heads`, `tiles`: query heads and tiles of cells of a program of `scores`. `rows` at a time have
-    room in the scratch, `cells` a row, whole blocks. `whole`: one program for all blocks of a row.
+    `heads`, `tiles`, `together`: query heads, tiles of cells and rows of a program of `scores`.
+    `rows` at a time have room in the scratch, `cells` a row, whole blocks. `whole`: one program for
+    all blocks of a row.
     """
 
     heads: int
     tiles: int
+    together: int
     rows: int
     cells: int
     whole: bool
@@ -69,13 +72,13 @@ def _tiling(rows: int, cells: int, config: AttentionConfig) -> _Tiling:
     blocks = -(-cells // BLOCK)
     scores = config.heads * blocks * BLOCK
     room = min(rows, SCRATCH_BYTES // (4 * scores))
-    whole = room * config.heads // _part_of(group, WHOLE_SHARE[1]) >= WHOLE_PROGRAMS
+    whole = room * config.heads // _part_of(group, WHOLE_SHARE[2]) >= WHOLE_PROGRAMS
     if not whole:
         a_row = scores + config.heads * blocks * (config.value_length + 1)
         room = min(rows, SCRATCH_BYTES // (4 * a_row))
     many = rows * blocks * config.kv_heads >= PROGRAMS
-    heads, tiles = MANY_SCORES if many else FEW_SCORES
-    return _Tiling(min(heads, group), tiles, max(room, 1), blocks * BLOCK, whole)
+    heads, tiles, together = MANY_SCORES if many else FEW_SCORES
+    return _Tiling(min(heads, group), tiles, together, max(room, 1), blocks * BLOCK, whole)
 
 
 def _part_of(group: int, most: int) -> int:
@@ -83,14 +86,16 @@ def _part_of(group: int, most: int) -> int:
     return max(p for p in range(1, most + 1) if group % p == 0)
 
 
-def _mixing(config: AttentionConfig, share: tuple[int, int, int]) -> dict[str, int]:
+def _mixing(config: AttentionConfig, share: tuple[int, int, int, int]) -> dict[str, int]:
     """Constants of `mix` and `whole`: which heads and dims a program and its threads have."""
     group = config.heads // config.kv_heads
-    heads = _part_of(group, share[1])
-    threads = max(32, triton.next_power_of_2(-(-config.value_length // share[0])))
+    dims, pieces, most, step = share
+    heads = _part_of(group, most)
+    threads = max(32, triton.next_power_of_2(-(-config.value_length // (dims * pieces))))
+    pieces = triton.next_power_of_2(-(-config.value_length // (threads * dims)))
     return {
-        "P": heads, "PADDED": triton.next_power_of_2(heads), "W": gcd(heads, 4), "D": share[0],
-        "T": threads, "STEP": share[2], "num_warps": threads // 32,
+        "P": heads, "PADDED": triton.next_power_of_2(heads), "W": gcd(heads, 4), "D": dims,
+        "PIECES": pieces, "T": threads, "STEP": step, "num_warps": threads // 32,
     }  # fmt: skip
 
 
@@ -195,11 +200,12 @@ def attend(
         where = (listed[part], rows.slots[part], rows.positions[part])
         turns = kv_heads * -(-group // tiling.heads)
         taken = tiling.tiles * TILE
-        programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (n * turns)))
-        scores_kernel[(programs, turns, n)](
+        lines = -(-n // tiling.together)
+        programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (lines * turns)))
+        scores_kernel[(programs, turns, lines)](
             queries[part], keys.values, keys.scales, values.values, *where, scores, top[part],
-            width**-0.5, context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,
-            AHEAD=not tiling.whole and lanes["SHUFFLE"], **lanes, **shape,
+            width**-0.5, n, context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,
+            TOGETHER=tiling.together, AHEAD=not tiling.whole and lanes["SHUFFLE"], **lanes, **shape,
         )  # fmt: skip
         if tiling.whole:
             whole_kernel[(heads // mixing["P"], n)](

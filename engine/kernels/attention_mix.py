@@ -1,8 +1,8 @@
 """Kernels of attention from the scores on: p, the sums over cells, the division, the gate.
 
-`attention.py` says the order and the scratch. A thread has D neighbouring dims of the values and
-walks the cells of a block for P query heads of one key head: T threads have all dims, so a program
-alone owns the scores of its heads and turns them into p where they lie.
+`attention.py` says the order and the scratch. A thread has PIECES times D neighbouring dims of the
+values and walks the cells of a block for P query heads of one key head: T threads have all dims, so
+a program alone owns the scores of its heads and turns them into p where they lie.
 """
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
@@ -16,7 +16,7 @@ import triton.language as tl
 
 from engine.kernels.attention_scores import CELLS, cell_count, cells_at, disordered
 from engine.kernels.dependent import announce, wait
-from engine.kernels.dots import add, zeros
+from engine.kernels.dots import zeros
 from engine.kernels.inputs import store_groups
 from engine.kernels.scalar import exp, sigmoid
 
@@ -58,10 +58,10 @@ def weights_at(AT, P: tl.constexpr, W: tl.constexpr, T: tl.constexpr):
 def values_at(
     VALUES, VALUE_SCALES, SELECTED, first, count, chosen, position, KV: tl.constexpr,
     V: tl.constexpr, RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr,
-    T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr,
+    T: tl.constexpr, D: tl.constexpr, PIECES: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """The stored values of STEP cells from `first` on, a tuple of [T, D], and behind them their
-    scales, [T, 1]; of cells from `count` on anything.
+    """The stored values of STEP cells from `first` on, a tuple of [T, D], PIECES for each, and
+    behind them their scales, [T, 1]; of cells from `count` on anything.
 
     VALUES, VALUE_SCALES: pointers [T, D] and [T, 1] to those of the slot's first cell. Cells that
     lie next to each other in memory take one address, and constants that the loads take in.
@@ -79,40 +79,45 @@ def values_at(
                 cell = cells_at(SELECTED, cell, chosen, position, RATIO, SPARSE)
             value_at = VALUES + cell.to(tl.int64) * (KV * V)
             scale_at = VALUE_SCALES + cell.to(tl.int64) * (KV * GROUPS)
-        at = value_at + u % RUN * (KV * V)
-        if V == T * D:
-            found = found + (tl.load(at),)
-        else:
-            found = found + (tl.load(at, mask=dim < V, other=0),)
-        if CODED:
-            at = scale_at + u % RUN * (KV * GROUPS)
-            if V == T * D:
-                scales = scales + (tl.load(at),)
+        for piece in tl.static_range(PIECES):
+            at = value_at + (u % RUN * (KV * V) + piece * T * D)
+            if V == PIECES * T * D:
+                found = found + (tl.load(at),)
             else:
-                scales = scales + (tl.load(at, mask=thread * D < V, other=0.0),)
+                found = found + (tl.load(at, mask=piece * T * D + dim < V, other=0),)
+            if CODED:
+                at = scale_at + (u % RUN * (KV * GROUPS) + piece * T * D // 64)
+                if V == PIECES * T * D:
+                    scales = scales + (tl.load(at),)
+                else:
+                    inside = piece * T * D + thread * D < V
+                    scales = scales + (tl.load(at, mask=inside, other=0.0),)
     return found + scales
 
 
 @triton.jit
 def summed(
     parts, values, WEIGHTS, missing, G: tl.constexpr, CODED: tl.constexpr, FULL: tl.constexpr,
-    P: tl.constexpr, W: tl.constexpr, T: tl.constexpr, STEP: tl.constexpr,
+    P: tl.constexpr, W: tl.constexpr, T: tl.constexpr, PIECES: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """P sums [T, D] and the p * v of STEP cells in turn. WEIGHTS: pointers [T, W] to the first p;
-    FULL: no cell is missing, else those from `missing` on are."""
+    """P * PIECES sums [T, D] and the p * v of STEP cells in turn. WEIGHTS: pointers [T, W] to the
+    first p; FULL: no cell is missing, else those from `missing` on are."""
     for u in tl.static_range(STEP):
-        v = values[u].to(tl.float32)
-        if CODED:
-            scale = values[STEP + u].to(tl.float32)
-            if not FULL:
-                scale = tl.where(u < missing, scale, 0.0)
-            v = v * scale
-        elif not FULL:
-            v = tl.where(u < missing, v, 0.0)
+        decoded = ()
+        for piece in tl.static_range(PIECES):
+            v = values[u * PIECES + piece].to(tl.float32)
+            if CODED:
+                scale = values[(STEP + u) * PIECES + piece].to(tl.float32)
+                if not FULL:
+                    scale = tl.where(u < missing, scale, 0.0)
+                v = v * scale
+            elif not FULL:
+                v = tl.where(u < missing, v, 0.0)
+            decoded = decoded + (v,)
         weights = weights_at(WEIGHTS + u * G, P, W, T)
         after = ()
-        for h in tl.static_range(P):
-            after = after + (parts[h] + weights[h] * v,)
+        for i in tl.static_range(P * PIECES):
+            after = after + (parts[i] + weights[i // PIECES] * decoded[i % PIECES],)
         parts = after
     return parts
 
@@ -122,25 +127,25 @@ def block_sums(
     stored, VALUES, VALUE_SCALES, SELECTED, WEIGHTS, first, count, chosen, position,
     KV: tl.constexpr, V: tl.constexpr, G: tl.constexpr, RATIO: tl.constexpr, CODED: tl.constexpr,
     SPARSE: tl.constexpr, P: tl.constexpr, W: tl.constexpr, T: tl.constexpr, D: tl.constexpr,
-    STEP: tl.constexpr,
+    PIECES: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """P sums of p * v, [T, D], of the 64 cells from `first` on; behind them what `values_at` gives
-    of the STEP cells after these. stored: of the first STEP ones. Cells are read a step before they
-    are needed."""
-    sums = zeros(P, T, D)
+    """P * PIECES sums of p * v, [T, D], of the 64 cells from `first` on; behind them what
+    `values_at` gives of the STEP cells after these. stored: of the first STEP ones. Cells are read
+    a step before they are needed."""
+    sums = zeros(P * PIECES, T, D)
     cells = tl.minimum(count - first, CELLS)
     whole_steps = cells // STEP * STEP
     for step in range(first, first + whole_steps, STEP):
         following = values_at(
             VALUES, VALUE_SCALES, SELECTED, step + STEP, count, chosen, position, KV, V, RATIO,
-            CODED, SPARSE, T, D, STEP,
+            CODED, SPARSE, T, D, PIECES, STEP,
         )  # fmt: skip
-        sums = summed(sums, stored, WEIGHTS + step * G, STEP, G, CODED, True, P, W, T, STEP)
+        sums = summed(sums, stored, WEIGHTS + step * G, STEP, G, CODED, True, P, W, T, PIECES, STEP)
         stored = following
     if whole_steps < cells:
         step = first + whole_steps
         sums = summed(
-            sums, stored, WEIGHTS + step * G, count - step, G, CODED, False, P, W, T, STEP
+            sums, stored, WEIGHTS + step * G, count - step, G, CODED, False, P, W, T, PIECES, STEP
         )
     return sums + stored
 
@@ -167,7 +172,8 @@ def mix_kernel(
     VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, PARTS, SUMS, context, budget,
     room, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr, RATIO: tl.constexpr,
     CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr, PADDED: tl.constexpr,
-    W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr, PDL: tl.constexpr,
+    W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, PIECES: tl.constexpr, STEP: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """For few rows: the sums of blocks. Grid (programs, H / P, rows): a program takes blocks in
     turn."""
@@ -181,7 +187,9 @@ def mix_kernel(
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
     chosen, count = cell_count(position, budget, RATIO, SPARSE)
-    scores = SCORES + (row * KV + kv) * room * G + first_head % G
+    # So that the compiler sees where 16 bytes begin.
+    scores = SCORES + (row * KV + kv) * (room // CELLS) * (CELLS * G)
+    scores += tl.program_id(1) % (G // P) * P
     values = VALUES + (start * KV + kv) * V + dim
     thread = tl.arange(0, T)[:, None]
     scales = VALUE_SCALES + (start * KV + kv) * ((V + 63) // 64) + thread * D // 64
@@ -193,18 +201,19 @@ def mix_kernel(
         first = block * CELLS
         stored = values_at(
             values, scales, selected, first, count, chosen, position, KV, V, RATIO, CODED, SPARSE,
-            T, D, STEP,
+            T, D, PIECES, STEP,
         )  # fmt: skip
         weigh(scores + first * G, top, first, count, G, P, PADDED)
         tl.debug_barrier()
         total = weight_sums(scores + first * G, G, P, PADDED)
         sums = block_sums(
             stored, values, scales, selected, weights_from, first, count, chosen, position, KV, V,
-            G, RATIO, CODED, SPARSE, P, W, T, D, STEP,
+            G, RATIO, CODED, SPARSE, P, W, T, D, PIECES, STEP,
         )  # fmt: skip
         at = (row * (room // CELLS) + block) * H + first_head
-        for h in tl.static_range(P):
-            tl.store(PARTS + (at + h) * V + dim, sums[h], mask=dim < V)
+        for i in tl.static_range(P * PIECES):
+            place = dim + i % PIECES * T * D
+            tl.store(PARTS + (at + i // PIECES) * V + place, sums[i], mask=place < V)
         tl.store(SUMS + at + head, total, mask=head < P)
 
 
@@ -229,11 +238,12 @@ def whole_kernel(
     VALUES, VALUE_SCALES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, Q, OUT, CODES, INFO, first_row,
     context, budget, room, groups, H: tl.constexpr, KV: tl.constexpr, V: tl.constexpr,
     RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr,
-    PADDED: tl.constexpr, W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, STEP: tl.constexpr,
-    PDL: tl.constexpr,
+    PADDED: tl.constexpr, W: tl.constexpr, T: tl.constexpr, D: tl.constexpr, PIECES: tl.constexpr,
+    STEP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """For many rows, as `mix_kernel` and `combine_kernel` together: a program has all blocks of its
-    row, so no sum of a block goes to memory. Grid (H / P, rows)."""
+    row and adds each to its place in OUT, where the registers' next use of it is 64 cells away.
+    Grid (H / P, rows)."""
     announce(PDL)
     G: tl.constexpr = H // KV
     first_head = tl.program_id(0) * P
@@ -244,7 +254,9 @@ def whole_kernel(
     position = tl.load(POSITIONS + row)
     start = tl.load(SLOTS + row).to(tl.int64) * context
     chosen, count = cell_count(position, budget, RATIO, SPARSE)
-    scores = SCORES + (row * KV + kv) * room * G + first_head % G
+    # So that the compiler sees where 16 bytes begin.
+    scores = SCORES + (row * KV + kv) * (room // CELLS) * (CELLS * G)
+    scores += tl.program_id(0) % (G // P) * P
     values = VALUES + (start * KV + kv) * V + dim
     thread = tl.arange(0, T)[:, None]
     scales = VALUE_SCALES + (start * KV + kv) * ((V + 63) // 64) + thread * D // 64
@@ -252,11 +264,14 @@ def whole_kernel(
     selected = SELECTED + row * budget
     wait(PDL)
     top = disordered(tl.load(TOP + row * H + first_head + head, mask=head < P, other=0))
-    parts = zeros(P, T, D)
+    place = first_row + row
+    at = (place * H + first_head) * V
     total = tl.zeros([PADDED], tl.float32)
+    # Heads whose sums are read at once.
+    BATCH: tl.constexpr = 3 if P % 3 == 0 else (2 if P % 2 == 0 else 1)
     stored = values_at(
         values, scales, selected, 0, count, chosen, position, KV, V, RATIO, CODED, SPARSE, T, D,
-        STEP,
+        PIECES, STEP,
     )  # fmt: skip
     for first in range(0, count, CELLS):
         weigh(scores + first * G, top, first, count, G, P, PADDED)
@@ -264,20 +279,26 @@ def whole_kernel(
         total = total + weight_sums(scores + first * G, G, P, PADDED)
         sums = block_sums(
             stored, values, scales, selected, weights_from, first, count, chosen, position, KV, V,
-            G, RATIO, CODED, SPARSE, P, W, T, D, STEP,
+            G, RATIO, CODED, SPARSE, P, W, T, D, PIECES, STEP,
         )  # fmt: skip
         stored = ()
-        for u in tl.static_range(2 * STEP if CODED else STEP):
-            stored = stored + (sums[P + u],)
-        parts = add(parts, sums, P)
-    place = first_row + row
-    at = (place * H + first_head) * V
+        for u in tl.static_range((2 * STEP if CODED else STEP) * PIECES):
+            stored = stored + (sums[P * PIECES + u],)
+        known = tl.where(first > 0, V, 0)
+        for h in tl.static_range(0, P, BATCH):
+            before = ()
+            for i in tl.static_range(h * PIECES, (h + BATCH) * PIECES):
+                dims = dim + i % PIECES * T * D
+                sum_at = OUT + at + i // PIECES * V + dims
+                before = before + (tl.load(sum_at, mask=dims < known, other=0.0),)
+            for i in tl.static_range(h * PIECES, (h + BATCH) * PIECES):
+                dims = dim + i % PIECES * T * D
+                sum_at = OUT + at + i // PIECES * V + dims
+                tl.store(sum_at, before[i - h * PIECES] + sums[i], mask=dims < V)
     tl.debug_barrier()
-    for h in tl.static_range(P):
-        tl.store(OUT + at + h * V + dim, parts[h], mask=dim < V)
     tl.store(scores + head, total, mask=head < P)
     tl.debug_barrier()
-    column = tl.arange(0, T * D // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+    column = tl.arange(0, PIECES * T * D // 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
     for h in range(P):
         live = column < V
         below = tl.load(scores + h + column * 0)
@@ -285,8 +306,9 @@ def whole_kernel(
         gate = tl.load(Q + 2 * (at + h * V) + V + column, mask=live, other=0.0)
         gated = tl.div_rn(sums_of_head, below) * sigmoid(gate)
         store_gated(
-            OUT, CODES, INFO, gated, place, (first_head + h) * V, V, H * V, groups, V, T * D
-        )
+            OUT, CODES, INFO, gated, place, (first_head + h) * V, V, H * V, groups, V,
+            PIECES * T * D,
+        )  # fmt: skip
 
 
 @triton.jit(

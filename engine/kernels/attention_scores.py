@@ -148,43 +148,73 @@ def placed(
 
 
 @triton.jit(
-    do_not_specialize=["context", "budget", "room"],
+    do_not_specialize=["rows", "context", "budget", "room"],
     do_not_specialize_on_alignment=["SELECTED", "SLOTS", "POSITIONS", "TOP"],
 )
 def scores_kernel(
-    QUERIES, KEYS, KEY_SCALES, VALUES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, scale, context,
-    budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    QUERIES, KEYS, KEY_SCALES, VALUES, SELECTED, SLOTS, POSITIONS, SCORES, TOP, scale, rows,
+    context, budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr, P: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, AHEAD: tl.constexpr, SHUFFLE: tl.constexpr,
-    PDL: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, TOGETHER: tl.constexpr, AHEAD: tl.constexpr,
+    SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (programs, KV * G / P, rows): every program takes N tiles of M cells in turn, for P of
-    the G query heads of one key head. AHEAD: the values of the cells are called into the cache that
-    the multiprocessors share, for `mix`."""
+    """Grid (programs, KV * G / P, rows / TOGETHER): every program takes N tiles of M cells in turn,
+    for P of the G query heads of one key head. Rows of one slot that select all of their cells go
+    together: what is read and decoded for the last one serves all. AHEAD: the values of the cells
+    are called into the cache that the multiprocessors share, for `mix`."""
     announce(PDL)
     G: tl.constexpr = H // KV
     TURNS: tl.constexpr = (G + P - 1) // P
-    SEGMENTS: tl.constexpr = (K + 511) // 512
     kv = tl.program_id(1) // TURNS
     first_head = tl.program_id(1) % TURNS * P
-    row = tl.program_id(2).to(tl.int64)
-    position = tl.load(POSITIONS + row)
-    start = tl.load(SLOTS + row).to(tl.int64) * context
+    row = tl.program_id(2).to(tl.int64) * TOGETHER
+    last_row = row
+    passes = 1
+    if TOGETHER > 1:
+        last_row = tl.minimum(row + TOGETHER, rows) - 1
+        joint = tl.load(SLOTS + row) == tl.load(SLOTS + last_row)
+        if SPARSE:
+            joint = joint & ((tl.load(POSITIONS + last_row) + 1) // RATIO <= budget)
+        if not joint:
+            passes = (last_row - row + 1).to(tl.int32)
+            last_row = row
+    slot = tl.load(SLOTS + last_row).to(tl.int64)
+    position = tl.load(POSITIONS + last_row)
+    wait(PDL)
+    for turn in range(passes):
+        if TOGETHER > 1:
+            slot = tl.load(SLOTS + last_row + turn).to(tl.int64)
+            position = tl.load(POSITIONS + last_row + turn)
+        row_scores(
+            QUERIES, KEYS, KEY_SCALES, VALUES, SELECTED, SCORES, TOP, scale, row + turn,
+            last_row + turn, slot * context, position, kv, first_head, budget, room, H, KV, K, V,
+            RATIO, CODED, SPARSE, P, M, N, AHEAD, SHUFFLE,
+        )  # fmt: skip
+
+
+@triton.jit
+def row_scores(
+    QUERIES, KEYS, KEY_SCALES, VALUES, SELECTED, SCORES, TOP, scale, row, last_row, start, position,
+    kv, first_head, budget, room, H: tl.constexpr, KV: tl.constexpr, K: tl.constexpr,
+    V: tl.constexpr, RATIO: tl.constexpr, CODED: tl.constexpr, SPARSE: tl.constexpr,
+    P: tl.constexpr, M: tl.constexpr, N: tl.constexpr, AHEAD: tl.constexpr, SHUFFLE: tl.constexpr,
+):  # fmt: skip
+    """`scores_kernel` for rows row .. last_row, which follow each other in one slot: more than one
+    have each all cells up to theirs. start, position: the slot's first cell, the last row's."""
+    G: tl.constexpr = H // KV
+    SEGMENTS: tl.constexpr = (K + 511) // 512
     chosen, count = cell_count(position, budget, RATIO, SPARSE)
     heads = tl.minimum(P, G - first_head)
     # Values that eight threads call, 32 bytes each.
     WIDTH: tl.constexpr = 256 // (VALUES.dtype.element_ty.primitive_bitwidth // 8)
     column = tl.arange(0, 8)
-    scores = SCORES + (row * KV + kv) * room * G + first_head
-    tops = TOP + row * H + kv * G + first_head
     query = QUERIES + (row * H + kv * G + first_head) * K + tl.zeros([M, 1], tl.int32)
-    wait(PDL)
     for block in range(tl.program_id(0), (count + M * N - 1) // (M * N), tl.num_programs(0)):
         raw = ()
         scales = ()
         for n in tl.static_range(N):
             i = tl.minimum((block * N + n) * M + tl.arange(0, M), count - 1)
-            cell = cells_at(SELECTED + row * budget, i, chosen, position, RATIO, SPARSE)
+            cell = cells_at(SELECTED + last_row * budget, i, chosen, position, RATIO, SPARSE)
             vector = (start + cell) * KV + kv
             raw = raw + (lanes_at(KEYS + vector[:, None] * K, None, K, M),)
             scales = scales + (scales_at(KEY_SCALES, vector, K, CODED),)
@@ -202,26 +232,34 @@ def scores_kernel(
         # Two heads a turn. What a head reads is asked for one before, and what threads exchange
         # comes one later: both take long.
         even = lanes_at(query, None, K, M)
-        for first in range(0, heads, 8):
-            found = zeros(N, M, 8)
-            waiting = zeros(N * SEGMENTS, M, 8 if SHUFFLE else 32)
-            last = tl.minimum(first + 8, heads)
-            for head in range(first, last, 2):
-                odd = lanes_at(query + tl.minimum(head + 1, heads - 1) * K, None, K, M)
-                found = placed(found, waiting, head - 1 - first, K, M, N, SHUFFLE)
-                waiting = all_products(even, keys, K, M, N, SHUFFLE)
-                even = lanes_at(query + tl.minimum(head + 2, heads - 1) * K, None, K, M)
-                found = placed(found, waiting, head - first, K, M, N, SHUFFLE)
-                waiting = all_products(odd, keys, K, M, N, SHUFFLE)
-            found = placed(found, waiting, (last - first + 1) // 2 * 2 - 1, K, M, N, SHUFFLE)
-            top = tl.full([M, 8], LOWEST, tl.int32)
-            for n in tl.static_range(N):
-                place = (block * N + n) * M + tl.arange(0, M)[:, None]
-                live = (place < count) & (column[None, :] < heads - first)
-                score = found[n] * scale
-                tl.store(scores + place * G + first + column[None, :], score, mask=live)
-                top = tl.maximum(top, tl.where(live, ordered(score), LOWEST))
-            tl.atomic_max(
-                tops + first + column, tl.max(top, axis=0), mask=column < heads - first,
-                sem="relaxed",
-            )  # fmt: skip
+        for r in range(row, last_row + 1):
+            query_at = query + (r - row) * (H * K)
+            # Behind the last head come those of the next row.
+            following = tl.where(r < last_row, H * K, 0)
+            count_here = count - (last_row - r)
+            scores = SCORES + (r * KV + kv) * room * G + first_head
+            tops = TOP + r * H + kv * G + first_head
+            for first in range(0, heads, 8):
+                found = zeros(N, M, 8)
+                waiting = zeros(N * SEGMENTS, M, 8 if SHUFFLE else 32)
+                last = tl.minimum(first + 8, heads)
+                for head in range(first, last, 2):
+                    odd = lanes_at(query_at + tl.minimum(head + 1, heads - 1) * K, None, K, M)
+                    found = placed(found, waiting, head - 1 - first, K, M, N, SHUFFLE)
+                    waiting = all_products(even, keys, K, M, N, SHUFFLE)
+                    next_head = tl.where(head + 2 < heads, (head + 2) * K, following)
+                    even = lanes_at(query_at + next_head, None, K, M)
+                    found = placed(found, waiting, head - first, K, M, N, SHUFFLE)
+                    waiting = all_products(odd, keys, K, M, N, SHUFFLE)
+                found = placed(found, waiting, (last - first + 1) // 2 * 2 - 1, K, M, N, SHUFFLE)
+                top = tl.full([M, 8], LOWEST, tl.int32)
+                for n in tl.static_range(N):
+                    place = (block * N + n) * M + tl.arange(0, M)[:, None]
+                    live = (place < count_here) & (column[None, :] < heads - first)
+                    score = found[n] * scale
+                    tl.store(scores + place * G + first + column[None, :], score, mask=live)
+                    top = tl.maximum(top, tl.where(live, ordered(score), LOWEST))
+                tl.atomic_max(
+                    tops + first + column, tl.max(top, axis=0), mask=column < heads - first,
+                    sem="relaxed",
+                )  # fmt: skip

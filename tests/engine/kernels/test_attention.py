@@ -120,6 +120,14 @@ def test_one_program_for_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None
     Case("int8", 2, 1, 32).compare([(1, 71, 1, 1)])
 
 
+@pytest.mark.parametrize(("ratio", "budget"), [(0, 0), (4, 18), (4, 3)])
+def test_rows_that_go_together(ratio: int, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows of one slot, two slots in four rows, fewer than four rows; the second budget is
+    just enough for all blocks of the last row."""
+    monkeypatch.setattr("engine.kernels.attention.PROGRAMS", 1)
+    Case("int8", 6, 2, 32).compare([(1, 67, 5, 5), (0, 0, 2, 2)], ratio, budget)
+
+
 def test_large_scores_do_not_overflow() -> None:
     case = Case("f32", 2, 1, 32)
     case.norms = case.norms[0] * 1e3, case.norms[1] * 1e3
