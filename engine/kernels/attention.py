@@ -66,19 +66,19 @@ class _Tiling:
     whole: bool
 
 
-def _tiling(rows: int, cells: int, config: AttentionConfig) -> _Tiling:
-    """For `rows` rows of at most `cells` selected cells."""
+def _tiling(rows: int, most: int, cells: int, config: AttentionConfig) -> _Tiling:
+    """For `rows` rows of at most `cells` selected cells. `most`: those of any window with so many
+    rows, which alone decides what is compiled."""
     group = config.heads // config.kv_heads
-    blocks = -(-cells // BLOCK)
-    scores = config.heads * blocks * BLOCK
-    room = min(rows, SCRATCH_BYTES // (4 * scores))
-    whole = room * config.heads // _part_of(group, WHOLE_SHARE[2]) >= WHOLE_PROGRAMS
-    if not whole:
-        a_row = scores + config.heads * blocks * (config.value_length + 1)
-        room = min(rows, SCRATCH_BYTES // (4 * a_row))
+    blocks = -(-most // BLOCK)
+    at_most = min(rows, SCRATCH_BYTES // (4 * config.heads * blocks * BLOCK))
+    whole = at_most * config.heads // _part_of(group, WHOLE_SHARE[2]) >= WHOLE_PROGRAMS
+    here = -(-cells // BLOCK)
+    a_row = config.heads * here * (BLOCK + (0 if whole else config.value_length + 1))
+    room = min(rows, SCRATCH_BYTES // (4 * a_row))
     many = rows * blocks * config.kv_heads >= PROGRAMS
     heads, tiles, together = MANY_SCORES if many else FEW_SCORES
-    return _Tiling(min(heads, group), tiles, together, max(room, 1), blocks * BLOCK, whole)
+    return _Tiling(min(heads, group), tiles, together, max(room, 1), here * BLOCK, whole)
 
 
 def _part_of(group: int, most: int) -> int:
@@ -183,8 +183,9 @@ def attend(
     options = launch_options(q)
     shape = {"H": heads, "RATIO": max(ratio, 1), "SPARSE": sparse, **options}
     lanes = {"K": width, "M": TILE, "SHUFFLE": shuffles(q), "num_warps": 1}
-    cells = min(context, budget * ratio + ratio - 1) if sparse else context
-    tiling = _tiling(count, cells, config)
+    most = min(context, budget * ratio + ratio - 1) if sparse else context
+    cells = most if rows.reach is None else min(most, rows.reach)
+    tiling = _tiling(count, most, cells, config)
     group = heads // kv_heads
     shape |= {"KV": kv_heads, "CODED": keys.coded}
     mixing = _mixing(config, WHOLE_SHARE if tiling.whole else MIX_SHARE) | {"V": value, **shape}
@@ -222,6 +223,6 @@ def attend(
         combine_kernel[(-(-value // 32), heads, n)](
             q, rows.positions[part], sums, weights, *out, first, budget, tiling.cells, groups,
             H=heads, V=value, RATIO=max(ratio, 1), SPARSE=sparse, B=32,
-            UNROLL=min(64, -(-blocks // 8) * 8), num_warps=1, **options,
+            UNROLL=min(64, -(-most // (8 * BLOCK)) * 8), num_warps=1, **options,
         )  # fmt: skip
     return made if value % 32 == 0 else as_input(made.values)
