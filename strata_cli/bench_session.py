@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bench.records import Measurement
+    from bench.records import Circumstances, Measurement
     from engine.api import Model
     from engine.config import RunConfig
     from engine.ops import Ops
@@ -71,30 +71,11 @@ class BenchSession:
         return lambda slots, rows, depth: traffic.window_bytes(slots, rows, depth) / speed
 
     def finish(self, suite: str, found: Iterable[Measurement], *, save: bool) -> int:
-        """Prints the measurements as they come, and keeps them where that is asked for."""
-        from bench import records
-
+        """Prints the measurements, and keeps them where that is asked for."""
         measured = list(found)
-        where = self._circumstances()
-        lines = [records.as_record(one, where) for one in measured]
-        if save:
-            self.console.note(f"saved to {records.save(suite, lines)}")
-        if self.console.json:
-            self.console.document({"records": lines})
-        rows = [
-            (
-                one.metric,
-                f"{one.value:.4g}",
-                one.unit,
-                _share(one),
-                " ".join(f"{s:.4g}" for s in one.samples),
-            )
-            for one in measured
-        ]
-        self.console.table(("metric", "median", "unit", "floor", "samples"), rows, result=True)
-        return 0
+        return publish(suite, measured, self._circumstances(), self.console, save=save)
 
-    def _circumstances(self) -> Any:
+    def _circumstances(self) -> Circumstances:
         from bench import records
         from setup.probe import ThisMachine, probe
         from strata_cli.plan_view import plan_document
@@ -116,6 +97,36 @@ class BenchSession:
         config = self.plan.config
         model = None if config.synthetic else config.model
         return RunConfig(model=model, synthetic=config.synthetic, mtp=config.mtp)
+
+
+def publish(
+    suite: str,
+    measured: Sequence[Measurement],
+    where: Circumstances,
+    console: Console,
+    *,
+    save: bool,
+) -> int:
+    """Prints measurements made under these circumstances, and keeps them as records."""
+    from bench import records
+
+    lines = [records.as_record(one, where) for one in measured]
+    if save:
+        console.note(f"saved to {records.save(suite, lines)}")
+    if console.json:
+        console.document({"records": lines})
+    rows = [
+        (
+            one.metric,
+            f"{one.value:.4g}",
+            one.unit,
+            _share(one),
+            " ".join(f"{s:.4g}" for s in one.samples),
+        )
+        for one in measured
+    ]
+    console.table(("metric", "median", "unit", "floor", "samples"), rows, result=True)
+    return 0
 
 
 def numbers(text: str, flag: str, least: int, most: int) -> list[int]:
