@@ -127,7 +127,8 @@ def measure(
     stores: Stores | None = None,
 ) -> Iterator[Measurement]:
     """Every point, as soon as it is measured; `floor` gives the least seconds of a window by its
-    conversations, rows and tokens before them, `stores` count where experts were found.
+    conversations, rows and tokens before them, `stores` count where experts were found: then a
+    metric names the share of experts on the card, `decode.streams1.experts25.tok_s`.
 
     Drafts of the draft layer follow `options.spec_min_p`; of accepted ones as many are offered as
     `options.spec` allows.
@@ -139,7 +140,10 @@ def measure(
         found = _measured(pipeline, encode, options, point, tokens, repeat, floor)
         if stores and before:
             hits = stores.use().since(before).hit_rate
-            found = replace(found, details={**found.details, "expert_hit_rate": hits})
+            name = f"experts{round(100 * stores.resident_share)}.tok_s"
+            metric = found.metric.replace("tok_s", name)
+            details = {**found.details, "expert_hit_rate": hits}
+            found = replace(found, metric=metric, details=details)
         beside = found.details.get("floor_tok_s")
         share = f", {found.value / beside:.0%} of the floor's {beside:.0f}" if beside else ""
         progress(f"{found.metric}: {found.value:.1f} tok/s{share}")

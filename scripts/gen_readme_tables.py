@@ -62,9 +62,10 @@ def card_table() -> str:
 
 def _words(metric: str) -> str:
     """`decode.streams8.tok_s` and the like for readers."""
-    suite, what, *_ = metric.split(".")
+    suite, what, more, *_ = metric.split(".")
     if suite == "decode":
-        return f"answers, conversations: {what.removeprefix('streams')}"
+        said = f"answers, conversations: {what.removeprefix('streams')}"
+        return said + f", {more[7:]}% of the experts on the card" * more.startswith("experts")
     if suite == "verify":
         return f"a window of {what.removeprefix('rows')} rows that verifies drafts"
     return f"a prompt of {what} tokens"

@@ -63,6 +63,11 @@ class Stores:
         _, found, fetched, _ = tallies
         return ExpertUse(int(found), int(fetched))
 
+    @property
+    def resident_share(self) -> float:
+        """Of all routed experts, those on the device."""
+        return sum(s.resident for s in self._stores) / sum(s.count for s in self._stores)
+
     def counts(self) -> tuple[int, int]:
         """`use`, found and fetched."""
         use = self.use()
