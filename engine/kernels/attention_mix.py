@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.attention_scores import CELLS, cell_count, cells_at, disordered
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 from engine.kernels.dots import zeros
 from engine.kernels.inputs import store_groups
 from engine.kernels.scalar import exp, sigmoid
@@ -177,7 +177,6 @@ def mix_kernel(
 ):  # fmt: skip
     """For few rows: the sums of blocks. Grid (programs, H / P, rows): a program takes blocks in
     turn."""
-    announce(PDL)
     G: tl.constexpr = H // KV
     first_head = tl.program_id(1) * P
     kv = first_head // G
@@ -244,7 +243,6 @@ def whole_kernel(
     """For many rows, as `mix_kernel` and `combine_kernel` together: a program has all blocks of its
     row and adds each to its place in OUT, where the registers' next use of it is 64 cells away.
     Grid (H / P, rows)."""
-    announce(PDL)
     G: tl.constexpr = H // KV
     first_head = tl.program_id(0) * P
     kv = first_head // G
@@ -321,7 +319,6 @@ def combine_kernel(
     UNROLL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The sums of the blocks in ascending order, the division, the gate. Grid (V / B, H, rows)."""
-    announce(PDL)
     first = tl.program_id(0) * B
     head = tl.program_id(1)
     row = tl.program_id(2).to(tl.int64)

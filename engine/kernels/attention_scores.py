@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 from engine.kernels.dots import decoded, finished, lanes_at, products, scales_at, zeros
 from engine.kernels.kv_cache import store_lanes
 from engine.kernels.rotary import head_constants, normed
@@ -91,7 +91,6 @@ def prepare_kernel(
     SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (parts, rows): H / M of queries, KV / M of keys, as many of values."""
-    announce(PDL)
     prepare_heads(
         tl.program_id(0), tl.program_id(1).to(tl.int64), Q, K_ROWS, V_ROWS, Q_NORM, K_NORM, TABLE,
         KEYS, KEY_SCALES, VALUES, VALUE_SCALES, SLOTS, POSITIONS, QUERIES, TOP, eps, context, H, KV,
@@ -162,7 +161,6 @@ def scores_kernel(
     for P of the G query heads of one key head. Rows of one slot that select all of their cells go
     together: what is read and decoded for the last one serves all. AHEAD: the values of the cells
     are called into the cache that the multiprocessors share, for `mix`."""
-    announce(PDL)
     G: tl.constexpr = H // KV
     TURNS: tl.constexpr = (G + P - 1) // P
     kv = tl.program_id(1) // TURNS

@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.scalar import silu
 from engine.kernels.spans import capacity, line_of, share_of, shares
 from engine.rows import Rows
@@ -104,7 +104,6 @@ def convolve(
 ):  # fmt: skip
     """Grid (spans, blocks of B channels). SHARED: the first axis is shares of R rows, R at least
     the reach of the taps."""
-    announce(PDL)
     c = (tl.program_id(1) * B + tl.arange(0, B))[None, :]
     # In one tile, a row's warp has its weights; more rows a warp share them.
     each = c if SHARED else c + tl.zeros([R, 1], tl.int32)

@@ -18,11 +18,6 @@ import triton.language as tl
 
 
 @triton.jit
-def announce(PDL: tl.constexpr):
-    """Nothing any more: `wait` announces."""
-
-
-@triton.jit
 def wait(PDL: tl.constexpr):
     """Waits for what earlier kernels write; the next kernel may then start beside this one."""
     if PDL:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import scalar
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.expert_store import StoredMatrix
 from engine.kernels.experts_blocks import Blocks, blocks_of
 from engine.kernels.experts_combine import combine_into
@@ -221,7 +221,6 @@ def _gated(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
 @triton.jit(do_not_specialize=["count"])
 def gated(G, U, OUT, count, B: tl.constexpr, PDL: tl.constexpr):
     """OUT = silu(G) * U."""
-    announce(PDL)
     wait(PDL)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     g = tl.load(G + at, mask=at < count, other=0.0)

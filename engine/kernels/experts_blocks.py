@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 
 # Most pairs that every program counts by itself; more are counted and placed by chunks.
 ALONE = 1024
@@ -102,7 +102,6 @@ def place_few(EXPERTS, COUNTS, BLOCKS, PAIRS, pairs, most, SIZE: tl.constexpr,
               POWER: tl.constexpr, B: tl.constexpr, OTHERS: tl.constexpr,
               PDL: tl.constexpr):  # fmt: skip
     """Every program counts all pairs and places B of them. Grid (pairs / B,)."""
-    announce(PDL)
     at = tl.program_id(0) * B + tl.arange(0, B)
     e = tl.arange(0, POWER)
     wait(PDL)
@@ -127,7 +126,6 @@ def place_few(EXPERTS, COUNTS, BLOCKS, PAIRS, pairs, most, SIZE: tl.constexpr,
 def count_pairs(EXPERTS, COUNTS, pairs, POWER: tl.constexpr, B: tl.constexpr,
                 PDL: tl.constexpr):  # fmt: skip
     """COUNTS [chunks, POWER]: how often each expert occurs in B pairs. Grid (chunks,)."""
-    announce(PDL)
     wait(PDL)
     chunk = tl.program_id(0)
     at = chunk * B + tl.arange(0, B)
@@ -141,7 +139,6 @@ def first_blocks(COUNTS, BLOCKS, most, chunks, SIZE: tl.constexpr, POWER: tl.con
                  B: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """The counts of chunks become how often an expert occurs in earlier ones; then COUNTS [chunks +
     2, POWER] gets the counts of all pairs and first blocks. One program."""
-    announce(PDL)
     wait(PDL)
     e = tl.arange(0, POWER)
     counts = tl.zeros([POWER], tl.int32)
@@ -164,7 +161,6 @@ def place_pairs(EXPERTS, COUNTS, BLOCKS, PAIRS, pairs, chunks, SIZE: tl.constexp
                 POWER: tl.constexpr, CHUNK: tl.constexpr, B: tl.constexpr, OTHERS: tl.constexpr,
                 PDL: tl.constexpr):  # fmt: skip
     """Places the pairs of a chunk. Grid (chunks,)."""
-    announce(PDL)
     wait(PDL)
     first = tl.program_id(0) * CHUNK
     last = tl.minimum(first + CHUNK, pairs)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import scalar
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 
 # Outputs of a program, one a thread.
 _BLOCK = 128
@@ -48,7 +48,6 @@ def combine_into(
 def combine(RESIDUAL, STREAMS, ROUTED, SHARES, SHARED, SCALAR, width, USED: tl.constexpr,
             COUNT: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """As `combine_into`. Grid (outputs / B, rows). COUNT: streams, or 0."""
-    announce(PDL)
     d = tl.program_id(0) * B + tl.arange(0, B)
     row = tl.program_id(1).to(tl.int64)
     live = d < width

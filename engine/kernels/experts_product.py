@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import lanes, scalar, unpack
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
     add_each,
@@ -259,7 +259,6 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
     of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says. IN_ROUNDS:
     only experts whose round is `index`.
     """
-    announce(PDL)
     number = tl.program_id(0)
     block = block_of(blocks)
     lane = tl.arange(0, 32 * W) % 32
@@ -414,7 +413,6 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ap
     """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width]. Grid (4 * each
     tiles a program, blocks); each: tiles of a warp."""
     W: tl.constexpr = 4
-    announce(PDL)
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     begin = (tl.program_id(0) * W + thread // 32) * each

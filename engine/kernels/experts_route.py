@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import lanes, scalar
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 
 
 def top(logits: torch.Tensor, used: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,7 +79,6 @@ def top_experts(LOGITS, EXPERTS, SHARES, COUNT: tl.constexpr, USED: tl.constexpr
 
     RANKS, WIDTH: powers of two that hold USED and COUNT.
     """
-    announce(PDL)
     LOGITS += tl.program_id(0).to(tl.int64) * COUNT
     expert = tl.arange(0, WIDTH)
     live = expert < COUNT

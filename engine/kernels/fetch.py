@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 
 
 @triton.jit
@@ -43,7 +43,6 @@ def assign(COUNTS, PLACES, USES, TALLY, ADDRESSES, ROUNDS, EXCHANGES, COPIES, LE
     record these matrices begin. In every `every`-th window up to `swaps` missing experts change
     places with resident ones that it does not use and that were used less than 1 / gain as much.
     """
-    announce(PDL)
     wait(PDL)
     e = tl.arange(0, POWER)
     live = e < count
@@ -110,7 +109,6 @@ def fetch(EXCHANGES, COPIES, LENGTHS, units, first, room, U: tl.constexpr, PDL: 
 
     Any number of programs share the work. units: of 16 bytes in a record. U: those of a part.
     """
-    announce(PDL)
     wait(PDL)
     programs = tl.num_programs(0)
     parts = tl.cdiv(units, U)

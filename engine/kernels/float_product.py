@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import lanes
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 
 
 @triton.jit
@@ -76,7 +76,6 @@ def few(X, A, B, C, D, EXPERTS, OUT, a, b, c, d, rows, K, groups, USED: tl.const
     of OUT is matrix EXPERTS[p] times row p // USED; then a program has one row. UNROLLED: groups of
     the longest segment. TYPE: of weights.
     """
-    announce(PDL)
     R: tl.constexpr = 1 << ROW_LEVELS
     P: tl.constexpr = TILES * BLOCKS
     T: tl.constexpr = P << LEVELS
@@ -210,7 +209,6 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.conste
          ROW_LEVELS: tl.constexpr, SPLIT: tl.constexpr, PACKED: tl.constexpr,
          PDL: tl.constexpr):  # fmt: skip
     """As `few`, of BLOCKS * R rows and PAIRS pairs of tiles; a program walks the segments."""
-    announce(PDL)
     wait(PDL)
     R: tl.constexpr = 1 << ROW_LEVELS
     T: tl.constexpr = PAIRS * BLOCKS
@@ -265,7 +263,6 @@ def many(X, A, B, C, D, OUT, a, b, c, d, rows, K: tl.constexpr, COUNT: tl.conste
 @triton.jit(do_not_specialize=["count", "segments"])
 def add_parts(PARTS, OUT, count, segments, B: tl.constexpr, PDL: tl.constexpr):
     """`count` numbers of OUT from their parts. Grid (blocks of B numbers)."""
-    announce(PDL)
     wait(PDL)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     live = at < count

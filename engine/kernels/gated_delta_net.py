@@ -21,7 +21,7 @@ from engine.errors import UnsupportedModelError
 from engine.kernels.convolution import convolved, keep_last, weights_of
 from engine.kernels.delta_rows import finish, store_gates, to_length
 from engine.kernels.delta_walk import load_state, walk, walk_certain
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.inputs import Input, as_input, room
 from engine.kernels.linear import assembly
 from engine.kernels.scalar import sigmoid, silu
@@ -181,7 +181,6 @@ def arrange(
     bias = tl.load(BIAS + h, mask=h < H, other=0.0)
     wait(PDL)
     # Not before `wait`: the walk may then read what lies before this window without its own.
-    announce(PDL)
     span, tile = tl.program_id(1), 0
     if SHARED:
         span, tile = share_of(SPANS, spans, tl.program_id(1), R, CAPACITY)
@@ -227,7 +226,6 @@ def walk_spans(
     OUTPUT: the kernel before is `arrange`, which changes no state and lets this one start only when
     all kernels before it have ended: the state is loaded while it runs.
     """
-    announce(PDL)
     if not OUTPUT:
         wait(PDL)
     head = tl.program_id(1)
@@ -266,7 +264,6 @@ def finish_rows(
 
     What kernels before `arrange` wrote is there without waiting, past the cache of the first level.
     """
-    announce(PDL)
     head = tl.program_id(0)
     at = tl.arange(0, C)[None, :]
     row = tl.program_id(1).to(tl.int64) * R + tl.arange(0, R)

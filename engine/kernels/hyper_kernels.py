@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import unpack
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 from engine.kernels.experts_product import square
 from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
@@ -33,7 +33,6 @@ def normed_streams(
     """The norm of each stream, D numbers of 2**LEVELS segments at most, as an input of matrices.
     Grid (rows, streams, parts of M groups). Zeros in the `counters` numbers (at most POWER) of each
     block of eight rows in COUNTERS."""
-    announce(PDL)
     row = tl.program_id(0)
     stream = tl.program_id(1)
     group = tl.program_id(2) * M + tl.arange(0, M)
@@ -67,7 +66,6 @@ def low(
     tiles, 4, 32], is where they meet: whoever comes last, as COUNTERS tell, adds them.
     """
     W: tl.constexpr = 4
-    announce(PDL)
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     warp = thread // 32
@@ -132,7 +130,6 @@ def up_mean(
     """
     C: tl.constexpr = 1 << LEVELS
     W: tl.constexpr = 2 * C
-    announce(PDL)
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     warp = thread // 32
@@ -178,7 +175,6 @@ def up_mean(
 @triton.jit(do_not_specialize=["n", "m"])
 def activate(LOW, WEIGHTS, n, m, COUNT: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr):
     """The activations of n numbers of LOW and of m of WEIGHTS, in place. Grid ((n + m) / B,)."""
-    announce(PDL)
     wait(PDL)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     x = tl.load(LOW + at, mask=at < n, other=0.0)
@@ -192,7 +188,6 @@ def activate(LOW, WEIGHTS, n, m, COUNT: tl.constexpr, B: tl.constexpr, PDL: tl.c
 @triton.jit(do_not_specialize=["groups"])
 def mean(MIX, XN, VALUES, CODES, INFO, groups, D, COUNT: tl.constexpr, PDL: tl.constexpr):
     """The mean over the streams of sigmoid(MIX) * XN as an input. Grid (rows, segments of D)."""
-    announce(PDL)
     wait(PDL)
     row = tl.program_id(0)
     group = tl.program_id(1) * 16 + tl.arange(0, 16)
@@ -216,7 +211,6 @@ def write(
     STREAMS, WEIGHTS, Y, D: tl.constexpr, COUNT: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr
 ):
     """STREAMS[r, c, d] += WEIGHTS[r, c] * Y[r, d]. Grid (D / B, rows)."""
-    announce(PDL)
     wait(PDL)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * B + tl.arange(0, B)

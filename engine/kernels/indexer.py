@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.choice import choose_best
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.dots import finished, lanes_at, products, shuffles, zeros
 from engine.kernels.rings import is_in_window, is_overwritten
 from engine.kernels.rotary import head_constants, normed
@@ -110,7 +110,6 @@ def prepare_kernel(
     SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (H / M + 1, rows)."""
-    announce(PDL)
     prepare_index(
         tl.program_id(0), tl.program_id(1).to(tl.int64), Q, X, Q_NORM, K_NORM, TABLE, RAW, KEYS,
         SLOTS, POSITIONS, QUERIES, eps, length, blocks, H, RATIO, K, HALF, M, SHUFFLE, PDL,
@@ -129,7 +128,6 @@ def scores_kernel(
     """Scores of the complete blocks of rows that have more of them than `budget`. Grid (programs,
     rows / together): a program takes N tiles of M blocks in turn, for all of its rows that follow
     each other in one slot."""
-    announce(PDL)
     STEPS: tl.constexpr = (K + 31) // 32
     first = tl.program_id(1) * together
     last = tl.minimum(first + together, rows)
@@ -208,7 +206,6 @@ def choose_kernel(
     and -1 where there are no more. Grid (rows from `first` on,). Also writes the row's raw key into
     the ring, which no program of this launch reads. ALL: a row has at most B blocks; without PTX
     only."""
-    announce(PDL)
     row = tl.program_id(0).to(tl.int64) + first
     position = tl.load(POSITIONS + row)
     stays = 1 - is_overwritten(SLOTS, POSITIONS, row, rows, length)

@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 
 GROUP = 32
 SEGMENT = 512
@@ -124,7 +124,6 @@ def store_groups(CODES, INFO, x, row, group, groups, live, M: tl.constexpr):
 @triton.jit(do_not_specialize=["groups"])
 def quantise(X, CODES, INFO, groups, K: tl.constexpr, PDL: tl.constexpr):
     """One segment of one row. Grid (rows, segments)."""
-    announce(PDL)
     wait(PDL)
     group = tl.program_id(1) * 16 + tl.arange(0, 16)
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]

@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import unpack
-from engine.kernels.dependent import announce, wait
+from engine.kernels.dependent import wait
 
 _MAGIC = tl.constexpr(0x4B400000)
 _MAGIC_FLOAT = tl.constexpr(12582912.0)
@@ -644,7 +644,6 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, P
     and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
     2 * NT * COLUMNS, 32], is where they meet.
     """
-    announce(PDL)
     lane = tl.arange(0, 32 * W) % 32
     if COLUMNS == 1:
         row = tl.program_id(1)
@@ -685,7 +684,6 @@ def pairs_by_matrices(CODES, INFO, ADDRESSES, EXPERTS, OUT, USED, N, quads, grou
                       FORM: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                       PDL: tl.constexpr):  # fmt: skip
     """OUT[p] = row p // USED times the matrix at ADDRESSES[EXPERTS[p]]. Grid (tiles / W, pairs)."""
-    announce(PDL)
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     pair = tl.program_id(1)

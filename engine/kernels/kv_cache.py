@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.dots import lanes_at, shuffles
 from engine.rows import Rows
 
@@ -152,7 +152,6 @@ def store_kernel(
     M: tl.constexpr, FUSED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (heads / M, rows)."""
-    announce(PDL)
     wait(PDL)
     row = tl.program_id(1).to(tl.int64)
     head = tl.program_id(0) * M + tl.arange(0, M)[:, None]

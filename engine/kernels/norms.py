@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.inputs import GROUP, SEGMENT, Input, room, store_groups
 from engine.kernels.lanes import add_in_order, tree
 
@@ -52,7 +52,6 @@ def rms_norm_kernel(
     B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (runs a row, rows). PERIOD: runs that the weight spans. B: numbers at a time."""
-    announce(PDL)
     run = tl.program_id(0)
     start = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + run) * K
     weights = ()
@@ -73,7 +72,6 @@ def normed_input_kernel(
     PDL: tl.constexpr,
 ):  # fmt: skip
     """A row's norm as an input of matrices. Grid (rows,)."""
-    announce(PDL)
     M: tl.constexpr = 16 << LEVELS
     group = tl.arange(0, M)
     at = group[:, None] * 32 + tl.arange(0, 32)[None, :]

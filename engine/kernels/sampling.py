@@ -19,7 +19,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.logits import WIDE
 
 LEAF = tl.constexpr(16)
@@ -64,7 +64,6 @@ def maxima(
     its id, and how many they are; NO_LOGIT and 0 before and after. A row is `units` of UNIT logits:
     fours are loaded together.
     """
-    announce(PDL)
     row = tl.program_id(1).to(tl.int64)
     first = tl.program_id(0) * TOPS
     columns = units * UNIT
@@ -125,7 +124,6 @@ def candidates(
 ):  # fmt: skip
     """The K largest logits of asked rows, ascending ids; ids behind `columns` are none. Grid (asked
     rows,)."""
-    announce(PDL)
     number = tl.program_id(0)
     at = tl.arange(0, B)
     scratch = SCRATCH + number * ROOM
@@ -173,7 +171,6 @@ def weigh(
 ):  # fmt: skip
     """Sums of the weights of each tile of the rows that draw; 0 where a logit is not finite. Grid
     (tiles, asked rows)."""
-    announce(PDL)
     number = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)
     wait(PDL)
@@ -198,7 +195,6 @@ def draw(
 
     The first token, in the order of ids, at which the running sum is above total * u / 2**32.
     """
-    announce(PDL)
     number = tl.program_id(0).to(tl.int64)
     tile = tl.arange(0, B)
     inner = tl.arange(0, TILE)
@@ -231,7 +227,6 @@ def draw(
 def tell(BEST, SUMS, TOKENS, TOLD, tiles, B: tl.constexpr, PDL: tl.constexpr):
     """TOKENS: int64 [rows], the best tokens (0 where a logit is not finite). TOLD: int64 [rows, 2],
     the same and the sum of all weights. Grid (rows,)."""
-    announce(PDL)
     row = tl.program_id(0).to(tl.int64)
     tile = tl.arange(0, B)
     wait(PDL)
@@ -248,7 +243,6 @@ def copy_rows(
 ):
     """Row i of SOURCE to row PLACES[i] of TARGET (SPREAD, nowhere if that is negative), or row
     PLACES[i] of SOURCE to row i of TARGET. Grid (width / B, rows of PLACES)."""
-    announce(PDL)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * B + tl.arange(0, B)
     wait(PDL)

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.host_buffer import BufferPool, Lent
 
 WORDS = 4096
@@ -19,7 +19,6 @@ WORDS = 4096
 def move(PLACES, FLAT, slot, RESTORE: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr):
     """Between the state of a slot and a flat copy of it. Grid (parts of the longest tensor,
     tensors). PLACES: int64 [tensors, 3]: address of slot 0, words of a slot, first word in FLAT."""
-    announce(PDL)
     place = PLACES + tl.program_id(1) * 3
     words = tl.load(place + 1)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
@@ -35,7 +34,6 @@ def move(PLACES, FLAT, slot, RESTORE: tl.constexpr, B: tl.constexpr, PDL: tl.con
 @triton.jit(do_not_specialize=["slot"])
 def clear(PLACES, slot, B: tl.constexpr, PDL: tl.constexpr):
     """Zeroes the state of a slot. Grid and PLACES as for `move`."""
-    announce(PDL)
     place = PLACES + tl.program_id(1) * 3
     words = tl.load(place + 1)
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)

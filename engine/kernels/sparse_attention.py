@@ -8,7 +8,7 @@ import triton.language as tl
 
 from engine.kernels import attention, indexer
 from engine.kernels.attention_scores import prepare_heads
-from engine.kernels.dependent import announce, launch_options
+from engine.kernels.dependent import launch_options
 from engine.kernels.dots import shuffles
 from engine.kernels.indexer import prepare_index
 from engine.kernels.inputs import Input
@@ -30,7 +30,6 @@ def prepare_both_kernel(
     INDEX_PARTS: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (INDEX_PARTS + parts, rows): those of the selector first, they take longer."""
-    announce(PDL)
     part = tl.program_id(0)
     row = tl.program_id(1).to(tl.int64)
     if part < INDEX_PARTS:

@@ -22,7 +22,7 @@ from engine.gguf.integer_form import IntegerForm, integer_form
 from engine.gguf.integer_iq import grid_words
 from engine.gguf.stored import tensor_of
 from engine.gguf.types import QuantType
-from engine.kernels.dependent import announce, launch_options, wait
+from engine.kernels.dependent import launch_options, wait
 from engine.kernels.table_blocks import long_block, short_block
 
 # Elements that are taken apart at a time: bounds what lies in memory beside the result.
@@ -40,7 +40,6 @@ def stored_kernel(
     BYTES: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Rows of stored blocks, or of floats. Grid (rows to read, K / B)."""
-    announce(PDL)
     at = tl.program_id(1) * B + tl.arange(0, B)
     live = at < K
     read = tl.program_id(0).to(tl.int64)
@@ -73,7 +72,6 @@ def codes_kernel(
 ):  # fmt: skip
     """Codes with a factor for SPAN of them and a minimum for MINIMUM_SPAN (0: none). Grid
     (rows to read, K / B)."""
-    announce(PDL)
     at = tl.program_id(1) * B + tl.arange(0, B)
     live = at < K
     read = tl.program_id(0).to(tl.int64)
