@@ -128,7 +128,7 @@ def test_round_trip_for_every_split(
     reasoning: str, content: str, calls: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     if "<" in reasoning + content:
-        reasoning, content = reasoning.replace("<", ""), content.replace("<", "")
+        reasoning, content = (x.replace("<", "").strip() for x in (reasoning, content))
     blocks = [content, *(written("f", call) for call in calls)]
     text = f"{reasoning}\n</think>\n\n" + "\n".join(block for block in blocks if block)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))

@@ -21,9 +21,11 @@ def both(raw: np.ndarray, type_name: str, columns: int, *, floats: bool = False)
     )
 
 
-def random_pair(type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0) -> Pair:
+def random_pair(
+    type_name: str, rows: tuple[int, ...], columns: int, seed: int = 0, *, floats: bool = False
+) -> Pair:
     """[N] or [E, N] random rows."""
-    return both(random_raw(type_name, rows, columns, seed), type_name, columns)
+    return both(random_raw(type_name, rows, columns, seed), type_name, columns, floats=floats)
 
 
 def tame_pair(

@@ -23,7 +23,9 @@ def test_few_rows(rows: int, columns: int) -> None:
     """Several matrices, of two types: launches of one type each."""
     kinds = ("F32", "F32", "F16", "F32")
     _assert_same(
-        rows, columns, [random_pair(kind, (3 + i,), columns) for i, kind in enumerate(kinds)]
+        rows,
+        columns,
+        [random_pair(kind, (3 + i,), columns, floats=True) for i, kind in enumerate(kinds)],
     )
 
 
@@ -42,7 +44,7 @@ def test_many_rows(
 ) -> None:
     """Whole and in parts; groups in pairs and not; a matrix of one tile, and of several blocks."""
     monkeypatch.setattr(float_linear, "_FULL_CHIP", full_chip)
-    _assert_same(34, columns, [random_pair(kind, (n,), columns) for n in (3, 37)])
+    _assert_same(34, columns, [random_pair(kind, (n,), columns, floats=True) for n in (3, 37)])
 
 
 def test_no_rows() -> None:

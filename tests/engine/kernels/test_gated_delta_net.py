@@ -45,9 +45,11 @@ def _assert_quantised(made: Input) -> None:
     wanted = as_input(made.values)
     rows, groups = made.values.shape[0], made.values.shape[1] // 32
     for row in range(rows):
-        here = row // 8, slice(0, groups), row % 8
-        assert same_bits(made.info[here], wanted.info[here])
-        codes = (part.codes.view(*part.info.shape, 32)[here] for part in (made, wanted))
+        block, line = row // 8, row % 8
+        assert same_bits(made.info[block, :groups, line], wanted.info[block, :groups, line])
+        # Both limbs.
+        shape = (*made.info.shape[:2], 2, 8, 32)
+        codes = (part.codes.view(shape)[block, :groups, :, line] for part in (made, wanted))
         assert same_bits(*codes)
 
 
