@@ -6,8 +6,8 @@ shortest remaining ones go next, and what nobody else needs goes in order of arr
 
 Where more than a window is left of the first, it gives way, twice at most: while a prompt under
 half as long as what is left of it is read, windows have no rows of other prompts and are over soon.
-So a short question never waits for a long prompt to
-end, and a long prompt loses less time than it takes anyway, whatever arrives.
+So a short question never waits for a long prompt to end, and a long prompt loses less time than it
+takes anyway, whatever arrives.
 
 Nothing here sees a tensor.
 """

@@ -75,11 +75,26 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         tools=_tools(body),
         tool_choice=_choice(body),
         enable_thinking=thinks,
-        reasoning_budget_tokens=(body.thinking or {}).get("budget_tokens"),
-        reasoning_effort=config.get("effort") if thinks else None,
+        reasoning_budget_tokens=_budget(body),
+        reasoning_effort=_effort(config) if thinks else None,
         response_format=_format(config),
         **said,
     )
+
+
+def _budget(body: CountBody) -> int | None:
+    """Tokens of thinking, if the request limits them."""
+    budget = (body.thinking or {}).get("budget_tokens")
+    if budget is None or (type(budget) is int and budget >= 0):
+        return budget
+    raise bad_field("thinking.budget_tokens", f"{budget!r} is not a whole number from 0")
+
+
+def _effort(config: dict[str, Any]) -> str | None:
+    effort = config.get("effort")
+    if effort is None or isinstance(effort, str):
+        return effort
+    raise bad_field("output_config.effort", f"{effort!r} is not a text")
 
 
 def _turn(turn: Turn, where: str) -> Iterator[ChatMessage]:

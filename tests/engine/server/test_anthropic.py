@@ -143,6 +143,9 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
         ({"tool_choice": {"type": "some"}}, "tool_choice"),
         ({"system": [{"type": "image"}]}, "system[0]"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config"),
+        ({"output_config": {"effort": 3}, "thinking": {"type": "enabled"}}, "output_config.effort"),
+        ({"thinking": {"type": "enabled", "budget_tokens": -5}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "thinking.budget_tokens"),
     ],
 )
 def test_bad_requests(server: Running, more: dict[str, Any], named: str) -> None:
