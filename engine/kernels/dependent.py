@@ -2,10 +2,10 @@
 
 Such a kernel reads only constants (weights, tables of addresses that no kernel writes), or what a
 kernel before the last one wrote, until it calls `wait`, which returns when every earlier kernel has
-ended and its writes are visible; then it lets the next one start. Every kernel of a window waits, or
-the next one would not be ordered behind the ones before. If kernels let the next one start before
-their wait, a whole chain of them would sit on the chip and take the place of those that have work:
-measured, 2.0 instead of 1.7 ms.
+ended and its writes are visible; then it lets the next one start. Every kernel of a window waits,
+or the next one would not be ordered behind the ones before. If kernels let the next one start
+before their wait, a whole chain of them would sit on the chip and take the place of those that have
+work: measured, 2.0 instead of 1.7 ms.
 """
 
 from __future__ import annotations
