@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from engine.cuda_process import card_use
+from engine.cuda_process import used_bytes
 from engine.device_memory import MIB
 from engine.errors import StrataError
 from engine.process import Loaded, run_process
@@ -55,15 +55,14 @@ def _card_facts(plan: Plan, device: str) -> dict[str, int | str]:
     """How much of the card was planned and is taken; nothing on the processor."""
     if plan.config.card is None:
         return {}
-    use = card_use(device)
+    taken = used_bytes(device)
     print(
-        f"card memory: {plan.memory.total_bytes / 1e9:.2f} GB planned, "
-        f"{use.used_bytes / 1e9:.2f} GB taken",
+        f"card memory: {plan.memory.total_bytes / 1e9:.2f} GB planned, {taken / 1e9:.2f} GB taken",
         file=sys.stderr,
     )
     return {
         "vram_planned_mib": plan.memory.total_bytes // MIB,
-        "vram_taken_mib": use.used_bytes // MIB,
+        "vram_taken_mib": taken // MIB,
         "expert_cache_mib": plan.config.card.expert_cache_bytes // MIB,
         "resident_experts": plan.config.card.resident_experts,
         "table_place": plan.config.card.table_place,

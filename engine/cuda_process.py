@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.config import CardConfig
 from engine.device_memory import CONTEXT_BYTES, MIB
 from engine.errors import ConfigError
 from engine.hardware import Gpu
 from engine.switches import show_one_card
-
-
-@dataclass(frozen=True, slots=True)
-class CardUse:
-    """Bytes of a card that this process has taken, as far as it can tell."""
-
-    used_bytes: int
-    """With the driver's share."""
-    tensor_bytes: int
-    """What tensors hold."""
 
 
 def local_cards() -> tuple[Gpu, ...]:
@@ -48,12 +36,12 @@ def take_card(card: CardConfig) -> str:
     return f"cuda:{index}"
 
 
-def card_use(device: str) -> CardUse:
-    """What this process has taken of `device`."""
+def used_bytes(device: str) -> int:
+    """Bytes of `device` that this process has taken, the driver's share with them, as far as it
+    can tell."""
     import torch
 
-    tensors = torch.cuda.memory_allocated(device)
-    return CardUse(CONTEXT_BYTES + torch.cuda.memory_reserved(device), tensors)
+    return CONTEXT_BYTES + torch.cuda.memory_reserved(device)
 
 
 def _card(index: int) -> Gpu:

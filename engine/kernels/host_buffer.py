@@ -32,7 +32,7 @@ def host_buffer(size_bytes: int, device: torch.device) -> torch.Tensor:
     if error:
         raise StrataError(
             f"the driver cannot lock {size_bytes / 2**30:.1f} GiB of memory (error {error})",
-            hint="Allow it more locked memory (ulimit -l), or keep more experts on the card.",
+            hint="Allow it more locked memory (ulimit -l).",
         )
     weakref.finalize(buffer, runtime.cudaHostUnregister, buffer.data_ptr())
     return buffer
