@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.delta_walk import SHUFFLES, spread
+from engine.kernels.dots import SHUFFLES, spread
 from engine.kernels.inputs import store_groups
 from engine.kernels.lanes import add_in_order, tree
 from engine.kernels.scalar import exp, sigmoid, softplus

@@ -18,12 +18,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.kernels.dots import SHUFFLES, spread
 from engine.kernels.lanes import tree
-
-# A value of the thread whose number differs in one bit.
-SHUFFLES = tl.constexpr(
-    tuple(f"shfl.sync.bfly.b32 $0, $1, {bit}, 0x1f, 0xffffffff;" for bit in (1, 2, 4))
-)
 
 
 @triton.jit
@@ -49,13 +45,6 @@ def dot(a, b, M: tl.constexpr, GROUPS: tl.constexpr, SHUFFLE: tl.constexpr):
     else:
         total = tl.broadcast_to(tree(lanes, M)[:, None], [M, 8])
     return total + 0.0
-
-
-@triton.jit
-def spread(x, M: tl.constexpr, N: tl.constexpr):
-    """[M, N] with equal columns -> [M, 4 N] with the same ones; nothing moves between threads."""
-    twice = tl.reshape(tl.join(x, x), [M, 2 * N])
-    return tl.reshape(tl.join(twice, twice), [M, 4 * N])
 
 
 @triton.jit

@@ -135,7 +135,7 @@ def dot(a, b, K: tl.constexpr, M: tl.constexpr, SHUFFLE: tl.constexpr):
 
 
 @triton.jit
-def spread(x, M: tl.constexpr):
-    """[M, 8] with equal columns -> [M, 32] with the same ones; nothing moves between threads."""
-    twice = tl.reshape(tl.join(x, x), [M, 16])
-    return tl.reshape(tl.join(twice, twice), [M, 32])
+def spread(x, M: tl.constexpr, N: tl.constexpr):
+    """[M, N] with equal columns -> [M, 4 N] with the same ones; nothing moves between threads."""
+    twice = tl.reshape(tl.join(x, x), [M, 2 * N])
+    return tl.reshape(tl.join(twice, twice), [M, 4 * N])

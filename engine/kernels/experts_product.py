@@ -62,10 +62,9 @@ def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
 
 
 @triton.jit
-def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl.constexpr,
-             TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-             ASM: tl.constexpr):  # fmt: skip
-    """The sums of each thread's half of the segments, one block of rows: segment after segment, as
+def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, SEGMENTS: tl.constexpr,
+             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """The sums of each thread's half of the segments, one row: segment after segment, as
     `segment_terms` orders them. What is behind the last segment means nothing."""
     HALF: tl.constexpr = (SEGMENTS + 1) // 2
     AHEAD: tl.constexpr = FORM.bits < 8
@@ -80,8 +79,7 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, COLUMNS: tl
             after = tl.minimum(segment + 1, SEGMENTS - 1)
             ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
         parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
-                                      FORM, 1, COLUMNS, TOGETHER, WHOLE, False, W,
-                                      ASM)  # fmt: skip
+                                      FORM, 1, 1, False, WHOLE, False, W, ASM)  # fmt: skip
     return parts
 
 
@@ -128,20 +126,20 @@ def _column(segment, half, levels):
 
 
 @triton.jit
-def joined(parts, COLUMNS: tl.constexpr, SEGMENTS: tl.constexpr):
-    """Gate and up, [8 or 4 rows * 32] each, of what `parts_of` gave eight warps: two halves of the
+def joined(parts, SEGMENTS: tl.constexpr):
+    """Gate and up, [4 equal rows * 32] each, of what `parts_of` gave eight warps: two halves of the
     segments of two tiles of gate and two of up. The segments in ascending order."""
     HALF: tl.constexpr = (SEGMENTS + 1) // 2
     LEVELS: tl.constexpr = 0 if HALF == 1 else (1 if HALF == 2 else 2)
-    M: tl.constexpr = 128 if COLUMNS == 1 else 256
-    all = square(parts, 0, COLUMNS, 8)
+    M: tl.constexpr = 128
+    all = square(parts, 0, 1, 8)
     if LEVELS > 0:
-        all = tl.join(all, square(parts, 2 * COLUMNS, COLUMNS, 8))
+        all = tl.join(all, square(parts, 2, 1, 8))
     if LEVELS > 1:
-        third = square(parts, 4 * COLUMNS, COLUMNS, 8)
+        third = square(parts, 4, 1, 8)
         fourth = third
         if HALF > 3:
-            fourth = square(parts, 6 * COLUMNS, COLUMNS, 8)
+            fourth = square(parts, 6, 1, 8)
         all = tl.join(all, tl.join(third, fourth))
         all = tl.permute(all, (1, 0, 3, 2))
     elif LEVELS > 0:
@@ -178,14 +176,14 @@ def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_ro
     if GATE_FORM == UP_FORM:
         tile = tile_of(tl.where(warp % 4 < 2, GATE, UP), number * 2 + warp % 2, quads, GATE_FORM)
         if SEGMENTS > 0:
-            parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, COLUMNS, TOGETHER,
-                             SEGMENTS, WHOLE, W, ASM)  # fmt: skip
+            parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, SEGMENTS, WHOLE, W,
+                             ASM)  # fmt: skip
         else:
             parts = totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER, WHOLE, W,
                            ASM)  # fmt: skip
         for t in tl.static_range(NT):
             if SEGMENTS > 0:
-                g, u = joined(parts, COLUMNS, SEGMENTS)
+                g, u = joined(parts, SEGMENTS)
             else:
                 g, u = tl.split(tl.trans(square(parts, t * 2 * COLUMNS, COLUMNS, W)))
             h = tl.reshape(scalar.silu(g) * u, [R, 32])

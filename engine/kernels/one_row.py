@@ -17,6 +17,8 @@ import triton.language as tl
 
 from engine.kernels import unpack
 from engine.kernels.integer_product import (
+    _MAGIC,
+    _MAGIC_FLOAT,
     _float,
     _second,
     _times,
@@ -24,9 +26,6 @@ from engine.kernels.integer_product import (
     no_terms,
     segment_terms,
 )
-
-_MAGIC = tl.constexpr(0x4B400000)
-_MAGIC_FLOAT = tl.constexpr(12582912.0)
 
 
 @triton.constexpr_function

@@ -69,7 +69,7 @@ def normed(
     mean = dot(x, x, K, M, SHUFFLE)
     mean = mean * (1.0 / K) if K & (K - 1) == 0 else tl.div_rn(mean, tl.full([M, 8], K, tl.float32))
     factor = tl.div_rn(tl.full([M, 8], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
-    factor = spread(factor, M)
+    factor = spread(factor, M, 8)
     heads = ()
     for step in tl.static_range(STEPS):
         at = step * 32 + lane

@@ -118,6 +118,14 @@ def add_codes(codes: Any, values: Any, first: int, last: int, dots: Any) -> None
 
 
 @compiled
+def end_segment(segment: Any, first: bool, result: Any) -> None:
+    """Adds a segment to the result, of which the first one is the beginning, and empties it."""
+    for n in range(TILE):
+        result[n] = segment[n] if first else result[n] + segment[n]
+    segment[:] = np.float32(0)
+
+
+@compiled
 def integer_product(values: Any, scale: Any, sums: Any, weight: Any, expert: int, out: Any) -> None:
     """The integer order. values, scale, sums: see `quantise`."""
     codes, weight_scale = weight.codes[expert], weight.scale[expert]
@@ -160,13 +168,8 @@ def integer_product(values: Any, scale: Any, sums: Any, weight: Any, expert: int
                     for n in range(TILE):
                         segment[n] += (np.float32(dots[n]) * s) * d[n]
                 if (g + 1) % GROUPS_A_SEGMENT == 0 or g + 1 == groups:
-                    first = g < GROUPS_A_SEGMENT
-                    for n in range(TILE):
-                        result[n] = segment[n] if first else result[n] + segment[n]
-                    segment[:] = np.float32(0)
-            target = out[r, tile * TILE : tile * TILE + width]
-            for n in range(width):
-                target[n] = result[n]
+                    end_segment(segment, g < GROUPS_A_SEGMENT, result)
+            out[r, tile * TILE : tile * TILE + width] = result[:width]
 
 
 @compiled
@@ -205,13 +208,8 @@ def limb_product(values: Any, low: Any, scale: Any, weight: Any, expert: int, ou
                     whole = np.float32(upper[n]) * units + np.float32(lower[n])
                     segment[n] += (whole * s) * by[n]
                 if (g + 1) % GROUPS_A_SEGMENT == 0 or g + 1 == groups:
-                    first = g < GROUPS_A_SEGMENT
-                    for n in range(TILE):
-                        result[n] = segment[n] if first else result[n] + segment[n]
-                    segment[:] = np.float32(0)
-            target = out[r, tile * TILE : tile * TILE + width]
-            for n in range(width):
-                target[n] = result[n]
+                    end_segment(segment, g < GROUPS_A_SEGMENT, result)
+            out[r, tile * TILE : tile * TILE + width] = result[:width]
 
 
 @compiled

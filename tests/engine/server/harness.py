@@ -147,3 +147,11 @@ def running(
 def script(**what: Any) -> str:
     """A prompt that tells the scripted engine what to do."""
     return json.dumps(what)
+
+
+def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The error of an answer in OpenAI's shape, which has this status."""
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
