@@ -104,6 +104,13 @@ def packed_info(q, s, M: tl.constexpr):
 
 
 @triton.jit
+def words_of(q, M: tl.constexpr):
+    """The lowest bytes of int32 [M, 32] as words of four, int32 [M, 8]."""
+    byte = tl.arange(0, 4)[None, None, :]
+    return tl.sum((tl.reshape(q, [M, 8, 4]) & 255) << (8 * byte), axis=2)
+
+
+@triton.jit
 def store_groups(CODES, INFO, x, row, group, groups, live, M: tl.constexpr):
     """Quantises float32 [M, 32] and stores them: one group each of M pairs of a row and a group.
 
@@ -114,11 +121,13 @@ def store_groups(CODES, INFO, x, row, group, groups, live, M: tl.constexpr):
     cell = (block * groups + group) * 8 + row % 8
     cell = cell + tl.zeros([M], tl.int64)
     tl.store(INFO + cell, packed_info(q, s, M), mask=live)
-    element = tl.arange(0, 32)[None, :]
-    at = element % 16 // 4 * 8 + element // 16 * 4 + element % 4
-    at = CODES + ((cell + (block * groups + group) * 8)[:, None] * 32 + at)
-    tl.store(at, q.to(tl.int8), mask=live[:, None])
-    tl.store(at + 256, low.to(tl.int8), mask=live[:, None])
+    # Four neighbours lie side by side: a word, where bytes would be stored one by one.
+    word = tl.arange(0, 8)[None, :]
+    at = CODES.to(tl.pointer_type(tl.int32)) + (
+        (cell + (block * groups + group) * 8)[:, None] * 8 + (word % 4 * 2 + word // 4)
+    )
+    tl.store(at, words_of(q, M), mask=live[:, None])
+    tl.store(at + 64, words_of(low, M), mask=live[:, None])
 
 
 @triton.jit(do_not_specialize=["groups"])
