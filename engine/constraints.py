@@ -8,9 +8,9 @@ answer depends on them as little.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import RequestError
+from engine.schemas import FIELD, MASKED, check, matcher_of, tokenizer_of
 
-_MASKED = b"\xff"
-"""Before a token's bytes: it is no text, whatever its name."""
-_OPTIONS: Any = {"whitespace_pattern": r"( |\n[ \t]{0,16})?"}
-"""White space between JSON's tokens: a space, or a line's end with its indent; never more."""
+_KEPT = 16
+"""Schemas that stay compiled."""
 
 
 class Words(Protocol):
@@ -54,11 +53,11 @@ class Form:
 
 
 class Constraint:
-    """The state of one answer. `matcher`: of its schema, when that is compiled; None: there is no
-    schema."""
+    """The state of one answer. `compiled`: the matcher of its schema where no answer has begun;
+    None: there is no schema."""
 
-    def __init__(self, matcher: Future[Any] | None, vocab_size: int, form: Form) -> None:
-        self._compiled = matcher
+    def __init__(self, compiled: Future[Any] | None, vocab_size: int, form: Form) -> None:
+        self._compiled = compiled
         self._vocab_size = vocab_size
         self._think_end = form.think_end
         self._thoughts_left = form.think_most
@@ -74,7 +73,8 @@ class Constraint:
         return self._think_end is not None or self._compiled is None
 
     def allows(self, token: int) -> bool:
-        """Whether `token` may be next. Raises `RequestError` for a schema that is too much."""
+        """Whether `token` may be next. Raises `RequestError` for a schema that is too much, or that
+        lets nothing follow before the answer is whole."""
         if self._forced is not None:
             return token == self._forced
         return self._free or bool(self._bits()[token >> 3] >> (token & 7) & 1)
@@ -101,20 +101,35 @@ class Constraint:
         if self._compiled is None:
             return
         self._mask = None
-        matcher = self._compiled.result()
-        if not matcher.consume_token(token):
-            raise RequestError(f"response_format: {matcher.get_error()}")
+        if not self._matcher.consume_token(token):
+            self._check()
+
+    @cached_property
+    def _matcher(self) -> Any:
+        assert self._compiled is not None
+        with _told():
+            return self._compiled.result().deep_copy()
+
+    def _check(self) -> None:
+        with _told():
+            check(self._matcher)
 
     def _bits(self) -> npt.NDArray[np.uint8]:
-        assert self._compiled is not None
         if self._mask is None:
-            matcher = self._compiled.result()
-            if matcher.is_error():
-                raise RequestError(f"response_format: {matcher.get_error()}")
-            found = np.frombuffer(matcher.compute_bitmask(), np.uint8)
+            found = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+            self._check()
             missing = max(0, -(-self._vocab_size // 8) - len(found))
             self._mask = np.concatenate((found, np.zeros(missing, np.uint8)))
         return self._mask
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Faults of a schema begin with the field of a request that it came in."""
+    try:
+        yield
+    except RequestError as error:
+        raise RequestError(f"{FIELD}: {error.message}") from None
 
 
 class Constraints:
@@ -125,66 +140,32 @@ class Constraints:
         self._words = words
         self._vocab_size = vocab_size
         self._thread = ThreadPoolExecutor(1, "schemas")
+        self._compiled: dict[str, Future[Any]] = {}
 
     def make(self, form: Form) -> Constraint:
         """The constraint of an answer that begins."""
         compiled = None
         if form.schema is not None:
-            compiled = self._thread.submit(self._compile, form.schema)
+            compiled = self._compiled.pop(form.schema, None)
+            compiled = compiled or self._thread.submit(self._compile, form.schema)
+            self._compiled[form.schema] = compiled
+            if len(self._compiled) > _KEPT:
+                del self._compiled[next(iter(self._compiled))]
         return Constraint(compiled, self._vocab_size, form)
 
     def _compile(self, schema: str) -> Any:
-        from llguidance import LLMatcher
-
-        return LLMatcher(self._tokenizer, grammar_of(schema))
+        matcher = matcher_of(schema, self._tokenizer)
+        matcher.compute_bitmask()  # the first one costs most; later ones find what it made
+        return matcher
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from llguidance import LLTokenizer, TokenizerWrapper
-
         words = self._words
         ends = sorted(words.eos_ids)
         if not ends:
-            raise RequestError("response_format: this model has no token that ends an answer")
+            raise RequestError("this model has no token that ends an answer")
         tokens = [
-            (b"" if words.is_text(id) else _MASKED) + words.token_bytes(id)
+            (b"" if words.is_text(id) else MASKED) + words.token_bytes(id)
             for id in range(words.vocab_size)
         ]
-        wrapper = TokenizerWrapper(_Plain(tokens, ends[0], words.encode))
-        return LLTokenizer(wrapper, eos_token=ends)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    """A tokenizer as llguidance asks for it."""
-
-    tokens: Sequence[bytes]
-    eos_token_id: int
-    encode: Callable[[str], list[int]]
-    bos_token_id: int | None = None
-
-    def __call__(self, text: str) -> list[int]:
-        if not isinstance(text, str):  # the wrapper tries bytes first
-            raise TypeError("a text is needed")
-        return self.encode(text)
-
-
-def grammar_of(schema: str) -> str:
-    """The grammar of JSON that fits `schema`. Raises `RequestError` for text that is no JSON."""
-    from llguidance import LLMatcher
-
-    try:
-        json.loads(schema)
-        return str(LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS))
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the schema is no JSON object: {error}") from None
-
-
-def fault_of(schema: str) -> str:
-    """Why no answer can be held to `schema`; empty: one can."""
-    from llguidance import LLMatcher
-
-    try:
-        return str(LLMatcher.validate_grammar(grammar_of(schema)))
-    except RequestError as error:
-        return error.message
+        return tokenizer_of(tokens, ends, words.encode)

@@ -9,15 +9,13 @@ from typing import Any
 
 import msgspec
 
-from engine.constraints import fault_of
 from engine.messages import Keys
 from engine.output_parser import THINK_END
+from engine.schemas import fault_of
 from engine.server.bodies import ChatBody
 from engine.server.http_errors import bad_field
 from engine.server.text_model import TextModel
 
-MOST_SCHEMA = 1 << 18
-"""Characters of a schema."""
 _KINDS = "text, json_object or json_schema"
 
 
@@ -45,7 +43,7 @@ class AnswerForm:
 def answer_form(body: ChatBody, text: TextModel, think_most: int) -> AnswerForm | None:
     """What the answer must be; None: anything. `think_most`: where the request says nothing of its
     reasoning; 0: any number. Raises `ApiError` 400 naming the field at fault."""
-    schema = _schema(body.response_format or {})
+    schema = None if body.response_format is None else _schema(body.response_format)
     asked = body.reasoning_budget_tokens
     most = (think_most if asked is None else asked) or None
     if schema is None and most is None:
@@ -60,7 +58,9 @@ def answer_form(body: ChatBody, text: TextModel, think_most: int) -> AnswerForm 
 
 
 def _schema(asked: Mapping[str, Any]) -> str | None:
-    kind = asked.get("type", "text")
+    if "type" not in asked:
+        raise bad_field("response_format.type", f"is missing, it is {_KINDS}")
+    kind = asked["type"]
     if kind == "text":
         return None
     if kind == "json_object":
@@ -72,9 +72,6 @@ def _schema(asked: Mapping[str, Any]) -> str | None:
     if not isinstance(schema, dict):
         raise bad_field("response_format.json_schema.schema", "is not an object")
     text = msgspec.json.encode(schema).decode()
-    if len(text) > MOST_SCHEMA:
-        what = f"has {len(text)} characters, at most {MOST_SCHEMA} are allowed"
-        raise bad_field("response_format.json_schema.schema", what)
     fault = fault_of(text)
     if fault:
         raise bad_field("response_format.json_schema.schema", fault)

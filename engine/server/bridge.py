@@ -26,6 +26,7 @@ from engine.messages import (
     SlotToken,
     Token,
 )
+from engine.schemas import FIELD
 from engine.server.board import Board
 from engine.server.http_errors import ApiError
 from engine.server.lives import Lives
@@ -174,8 +175,7 @@ class Bridge:
                 ticket.slot_done = event
                 self._over(ticket, event.finish)
             case Failed():
-                refused = not ticket.taken
-                self._over(ticket, "cancel", ApiError(400 if refused else 500, event.message))
+                self._over(ticket, "cancel", _fault(event.message, refused=not ticket.taken))
 
     def _admitted(self, ticket: Ticket, goes_on: bool) -> None:
         if goes_on:
@@ -219,3 +219,10 @@ class Bridge:
         self.queue.clear()
         for ticket in waiting:
             self._over(ticket, "cancel", ApiError(503, why, code=code, retry_after_s=5))
+
+
+def _fault(message: str, *, refused: bool) -> ApiError:
+    """What the engine says against one request: refused before anything was read, or later."""
+    if message.startswith(FIELD):
+        return ApiError(400, message, param=FIELD, code="invalid_value")
+    return ApiError(400 if refused else 500, message)

@@ -148,7 +148,7 @@ def _row(ticket: Ticket) -> dict[str, Any]:
         "time": time.time(),
         "duration_s": over - ticket.created,
         "queued_s": (ticket.sent or over) - ticket.created,
-        "finish": ticket.ended.finish,
+        "finish": "error" if ticket.ended.error else ticket.ended.finish,
         "error": ticket.ended.error.message if ticket.ended.error else None,
         "prompt_tokens": len(ticket.prompt),
         "reused": ticket.reused,

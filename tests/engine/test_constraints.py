@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine import constraints as constraints_module
 from engine import messages
-from engine.constraints import Constraints, Form, fault_of
+from engine.constraints import Constraints, Form
 from engine.desk import Desk
 from engine.engine import Engine, EngineOptions
 from engine.errors import RequestError
@@ -128,23 +129,51 @@ def test_nothing_allowed_is_an_error_of_that_request() -> None:
         choose(np.zeros(VOCAB, np.float32), [1], 4, Sampling(), np.zeros(VOCAB, bool))
 
 
-def test_a_schema_that_fails_late_ends_its_request_alone() -> None:
-    bad = Request(id="bad", tokens=(1,), max_new=9, form=Form('{"type": "objekt"}'))
-    good = Request(id="good", tokens=(2,), max_new=9)
-    found = run(engine(), bad, good)
-    assert found["bad"].end is not None
-    assert (found["bad"].end.finish, found["bad"].tokens) == ("error", [])
-    assert "objekt" in found["bad"].end.error
-    assert len(found["good"].tokens) > 0
+MANY = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(300)}}
 
 
 @pytest.mark.parametrize(
     ("schema", "why"),
-    [("[1", "no JSON"), ('{"type": "objekt"}', "objekt"), ('{"$ref": "#/x"}', "/x")],
+    [
+        ({"type": "objekt"}, "Invalid type: objekt"),
+        ({"$ref": "#"}, "nothing follow, and the answer is not whole"),
+        ({"type": "string", "pattern": "^a{400000}$"}, "too complex: lexer error"),
+        ({"anyOf": [MANY] * 3}, "too complex: Parser Error"),
+    ],
 )
-def test_faults_are_named(schema: str, why: str) -> None:
-    assert why in fault_of(schema)
-    assert fault_of(SCHEMA) == ""
+def test_a_schema_that_fails_late_ends_its_request_alone(schema: dict[str, Any], why: str) -> None:
+    """Such an answer never ends as a whole one does, and never tells of the grammar's inside."""
+    bad = Request(id="bad", tokens=(1,), max_new=9, form=Form(json.dumps(schema)))
+    good = Request(id="good", tokens=(2,), max_new=9)
+    found = run(engine(), bad, good)
+    assert found["bad"].end is not None
+    assert (found["bad"].end.finish, found["bad"].tokens) == ("error", [])
+    assert found["bad"].end.error.startswith("response_format: ")
+    assert why in found["bad"].end.error
+    assert len(found["bad"].end.error) < 300
+    assert len(found["good"].tokens) > 0
+
+
+def test_answers_with_one_schema_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    by_hand = constraints_module.matcher_of
+    monkeypatch.setattr(
+        constraints_module,
+        "matcher_of",
+        lambda schema, tokenizer: compiled.append(schema) or by_hand(schema, tokenizer),
+    )
+    one = engine()
+    asked = [Request(id=str(n), tokens=(n, 9), max_new=150, form=Form(SCHEMA)) for n in range(3)]
+    found = run(one, *asked)
+    assert compiled == [SCHEMA]
+    for request in asked:
+        tokens = by_definition(request.tokens, Form(SCHEMA), Sampling())
+        assert found[request.id].tokens == tokens
+    assert one.constraints is not None
+    for number in range(20):
+        one.constraints.make(Form(json.dumps({"const": number})))
+    one.constraints.make(Form(SCHEMA)).allowed()
+    assert compiled.count(SCHEMA) == 3 + 2, "those of `by_definition`, and once more"
 
 
 def test_the_schema_of_a_line() -> None:

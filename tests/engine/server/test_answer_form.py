@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.messages import Keys
-from engine.server.answer_form import MOST_SCHEMA, answer_form
+from engine.schemas import MOST_SCHEMA
+from engine.server.answer_form import answer_form
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import ApiError
 from tests.engine.server.byte_text import ByteText

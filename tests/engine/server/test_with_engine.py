@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import httpx
+import pytest
 from pydantic import BaseModel
 
 from engine.engine import EngineOptions
 from engine.generation import generate
 from tests.engine.server.byte_text import ByteText
-from tests.engine.server.harness import Running, running
+from tests.engine.server.harness import Running, error_of, running
 from tests.engine.toy_engine import EOS
 from tests.engine.toy_pipeline import ToyPipeline
 from tests.engine.toy_words import ToyWords
@@ -149,6 +150,17 @@ def test_an_answer_of_a_given_form() -> None:
         free = run.chat("x", max_tokens=200, response_format={"type": "json_object"}, seed=1).json()
         if free["choices"][0]["finish_reason"] == "stop":
             assert isinstance(json.loads(free["choices"][0]["message"]["content"]), dict)
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#"}, {"const": "ab" * 100_000}])
+def test_a_schema_without_an_answer_is_refused_before_the_engine_sees_it(schema: Any) -> None:
+    """Nobody's windows wait for it."""
+    with running(**{**toy("ends", "words"), "text": JsonText()}) as run:
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        error = error_of(run.chat("city 0", response_format=form, max_tokens=60), 400)
+        assert error["param"] == "response_format.json_schema.schema"
+        assert len(error["message"]) < 300
+        assert run.http.get("/metrics").json()["totals"]["requests"] == 0
 
 
 def test_a_window_that_breaks_is_named_and_the_next_request_works() -> None:

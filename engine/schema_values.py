@@ -1,0 +1,110 @@
+"""Whether any finite value fits a JSON schema. What is not understood here counts as fitting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_ONES = ("items", "additionalProperties")
+_COMPOUND = {"object", "array"}
+
+
+def subschemas(root: Any) -> Iterator[dict[str, Any]]:
+    """Every schema in `root` that is an object, itself first, each once."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        for key in _MAPS:
+            inner = node.get(key)
+            waiting += inner.values() if isinstance(inner, dict) else ()
+        for key in _LISTS:
+            inner = node.get(key)
+            waiting += inner if isinstance(inner, list) else ()
+        waiting += [node.get(key) for key in _ONES]
+        waiting.append(_target(root, node.get("$ref")))
+
+
+def properties_of(node: dict[str, Any]) -> set[str]:
+    """The names of the properties of an object's schema."""
+    properties = node.get("properties")
+    return set(properties) if isinstance(properties, dict) else set()
+
+
+def has_value(root: Any, nodes: Sequence[dict[str, Any]]) -> bool:
+    """False when no finite value fits `root`, whose `subschemas` are `nodes`: everything that it
+    requires leads back to itself."""
+    known: set[int] = set()
+    left = [*reversed(nodes)]
+    while True:
+        rest = []
+        for node in left:
+            if _fits(node, root, known):
+                known.add(id(node))
+            else:
+                rest.append(node)
+        if len(rest) == len(left):
+            return _can(root, known)
+        left = [*reversed(rest)]
+
+
+def _can(schema: Any, known: set[int]) -> bool:
+    """Whether a value fits `schema`, as far as is known."""
+    return id(schema) in known if isinstance(schema, dict) else schema is not False
+
+
+def _fits(node: dict[str, Any], root: Any, known: set[int]) -> bool:
+    """Whether a value fits `node`, where `known` schemas have one."""
+    needed = [_target(root, node.get("$ref"))]
+    if isinstance(node.get("allOf"), list):
+        needed += node["allOf"]
+    if not all(_can(schema, known) for schema in needed):
+        return False
+    for key in ("anyOf", "oneOf"):
+        branches = node.get(key)
+        if isinstance(branches, list) and not any(_can(branch, known) for branch in branches):
+            return False
+    types = node.get("type")
+    types = [types] if isinstance(types, str) else types
+    if "const" in node or "enum" in node or not isinstance(types, list):
+        return True
+    if not _COMPOUND.issuperset(map(str, types)):
+        return True
+    found = {"object": _object_fits, "array": _array_fits}
+    return any(found[str(type)](node, known) for type in types)
+
+
+def _object_fits(node: dict[str, Any], known: set[int]) -> bool:
+    properties, required = node.get("properties"), node.get("required")
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return True
+    return all(_can(properties.get(str(name)), known) for name in required)
+
+
+def _array_fits(node: dict[str, Any], known: set[int]) -> bool:
+    least, first = node.get("minItems"), node.get("prefixItems")
+    if not isinstance(least, int):
+        return True
+    first = first if isinstance(first, list) else []
+    needed = first[:least] if least <= len(first) else [*first, node.get("items")]
+    return all(_can(schema, known) for schema in needed)
+
+
+def _target(root: Any, ref: Any) -> Any:
+    """What `#` or `#/a/b` points at; `None`: it is something else, or not there."""
+    if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
+        return None
+    node = root
+    for step in unquote(ref).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+            node = node[int(name)]
+        else:
+            node = node.get(name) if isinstance(node, dict) else None
+    return node
