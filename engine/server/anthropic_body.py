@@ -11,6 +11,7 @@ from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
 from engine.server.http_errors import bad_field
 from engine.server.sampling import SamplingFields
 
+_THINKING = ("enabled", "adaptive", "disabled")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -64,7 +65,7 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
     for number, turn in enumerate(body.messages):
         messages += _turn(turn, f"messages[{number}]")
     config = body.output_config or {}
-    thinks = unasked if body.thinking is None else body.thinking.get("type") != "disabled"
+    thinks = unasked if body.thinking is None else _thinks(body.thinking)
     said: dict[str, Any] = {}
     if isinstance(body, MessagesBody):
         fields = SamplingFields.__struct_fields__
@@ -80,6 +81,13 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         response_format=_format(config),
         **said,
     )
+
+
+def _thinks(thinking: dict[str, Any]) -> bool:
+    kind = thinking.get("type")
+    if kind not in _THINKING:
+        raise bad_field("thinking.type", f"{kind!r} is not one of {', '.join(_THINKING)}")
+    return bool(kind != "disabled")
 
 
 def _budget(body: CountBody) -> int | None:

@@ -162,14 +162,13 @@ def answer_limit(body: GenerationBody, prompt_tokens: int, context: int, fit: bo
     asked, field = body.max_completion_tokens, "max_completion_tokens"
     if asked is None:
         asked, field = body.max_tokens, "max_tokens"
-    if asked is not None and asked < -1:
-        raise bad_field(field, f"{asked} is less than 0")
+    if asked is not None and asked < 1:
+        raise bad_field(field, f"{asked} is less than 1; leave it out for all of the context")
     room = context - CONTEXT_MARGIN - prompt_tokens
     if room < 1:
         raise _overflow(f"the prompt has {prompt_tokens} tokens", context, "messages")
-    if asked in (None, 0, -1):
+    if asked is None:
         return room
-    assert asked is not None
     if asked > room and not fit:
         what = f"the prompt has {prompt_tokens} tokens and {field} is {asked}"
         raise _overflow(what, context, field)

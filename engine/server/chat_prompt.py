@@ -124,6 +124,8 @@ def _messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _content(message: ChatMessage, number: int) -> str:
+    if message.content is None and not (message.role == "assistant" and message.tool_calls):
+        raise bad_field(f"messages[{number}].content", "is missing")
     if isinstance(message.content, str):
         return message.content
     for at, part in enumerate(message.content or ()):

@@ -19,6 +19,8 @@ from engine.protocol import ProtocolError, format_message, parse_event
 LONGEST_LINE = 2**20
 LOG_PATIENCE_S = 1.0
 _PR_SET_PDEATHSIG = 1
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that others send, as a rule."""
 
 
 class EngineProcess:
@@ -108,9 +110,15 @@ class EngineProcess:
         if self._last_error:
             parts.append(f"its last error: {self._last_error}")
         last = self._tail.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
-        if last:
+        if last and self._had_last_words:
             parts.append(f"last log line: {last[-300:]}")
         return "; ".join(parts)
+
+    @property
+    def _had_last_words(self) -> bool:
+        """Whether it could still say why it ended: what was killed wrote of something else."""
+        code = self._process.returncode or 0
+        return not self._killed_because and code != 0 and -code not in _OUTSIDE
 
     async def close(self, quit_s: float, terminate_s: float) -> None:
         """QUIT and a closed stdin; after `quit_s` SIGTERM; after `terminate_s` more SIGKILL."""

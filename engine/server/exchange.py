@@ -48,7 +48,7 @@ class EventStream(Response):
 
     Headers are sent with the first event, so that a request which the engine refuses at once still
     gets a status of its own; after `HEADERS_S` they are sent anyway. From then on an error is an
-    event. No more than `keepalive_s` passes without a byte.
+    event, the last one. No more than `keepalive_s` passes without a byte.
     """
 
     def __init__(
@@ -86,7 +86,8 @@ class EventStream(Response):
             if not self._started:
                 raise
             await self._write(send, self._format.encode(self._format.failed(error)))
-        await self._write(send, self._format.done)
+        else:
+            await self._write(send, self._format.done)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _quiet_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -32,6 +33,13 @@ _ANTHROPIC_TYPES = {
     503: "overloaded_error",
 }
 ANTHROPIC_PATH = "/v1/messages"
+_ANTHROPIC_NAMES = {
+    "response_format.json_schema": "output_config.format",
+    "response_format": "output_config.format",
+    "reasoning_effort": "output_config.effort",
+    "reasoning_budget_tokens": "thinking.budget_tokens",
+}
+"""Fields of a chat request, the longer first, and what they are called in `/v1/messages`."""
 
 
 class ApiError(StrataError):
@@ -63,9 +71,10 @@ class ApiError(StrataError):
         return {"error": error}
 
     def anthropic_body(self) -> dict[str, Any]:
-        """The same in Anthropic's shape."""
+        """The same in Anthropic's shape and with its names of fields."""
         kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
-        return {"type": "error", "error": {"type": kind, "message": self.message}}
+        message = renamed(self.message, _ANTHROPIC_NAMES)
+        return {"type": "error", "error": {"type": kind, "message": message}}
 
     def response(self, path: str = "") -> JSONResponse:
         """The whole HTTP answer, in the shape of the API that `path` belongs to."""
@@ -76,6 +85,14 @@ class ApiError(StrataError):
             headers["WWW-Authenticate"] = "Bearer"
         body = self.anthropic_body() if path.startswith(ANTHROPIC_PATH) else self.body()
         return JSONResponse(body, self.status, headers)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """`text` with the field that it begins with under its other name."""
+    for name, other in names.items():
+        if text.startswith(name):
+            return other + text.removeprefix(name)
+    return text
 
 
 def bad_field(param: str, message: str) -> ApiError:

@@ -2,15 +2,16 @@
 
 A prompt is bytes as token ids. If its text holds a JSON object, that is its script:
 `say` (the reply), `hold` (wait for a release after so many tokens), `hold_read` (wait for one while
-the prompt is read), `refuse` (ERR at once), `fail` (ERR after so many tokens), `die` (ERR and
-exit 3 after so many tokens), `unseat` (BADM 0 after a whole DONE), `mute` (never say anything
-again after so many tokens), `deaf` (ignore BSTOP), `reuse` (so many tokens are held already).
+the prompt is read), `refuse` (ERR at once), `fail` (ERR after so many tokens, with the text `why`),
+`die` (ERR and exit 3 after so many tokens), `unseat` (BADM 0 after a whole DONE), `mute` (never say
+anything again after so many tokens), `deaf` (ignore BSTOP), `reuse` (so many tokens are held
+already).
 Without a script the reply is `echo:` and the last 40 bytes of the prompt.
 
 The engine tells a control socket every command it reads, and reads releases from it, so that tests
 wait for events and never for time. `STRATA_TEST_ENGINE` is a JSON object of settings:
 `control` (the port), `slots`, `context`, `hold_ready` (READY only when told), `broken` (no start),
-`facts` (more of INFO), `stays` (a closed stdin does not end it).
+`facts` (more of INFO), `stays` (a closed stdin does not end it), `chatter` (a line of its log).
 """
 
 import contextlib
@@ -85,6 +86,7 @@ class Engine:
         if self.settings.get("broken"):
             print("cannot open the model: it is only a test", file=sys.stderr, flush=True)
             return 4
+        print(self.settings.get("chatter", ""), file=sys.stderr, flush=True)
         threading.Thread(target=self.read_control, daemon=True).start()
         if self.settings.get("hold_ready"):
             while self.inbox.get() != "ready":
@@ -177,7 +179,7 @@ class Engine:
             sys.stdout.flush()
             os._exit(3)
         if job.out == job.script.get("fail"):
-            self.say(Failed("the window failed", order.rid))
+            self.say(Failed(job.script.get("why", "the window failed"), order.rid))
             del self.jobs[order.slot]
             return
         self.muted = self.muted or job.out == job.script.get("mute")

@@ -13,6 +13,7 @@ TOOL: Any = {
     "description": "The weather of a city.",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
 }
+ADAPTIVE = {"type": "adaptive"}
 CALL = (
     "I look.<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n"
     "</function>\n</tool_call>"
@@ -142,7 +143,14 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
         ({"tools": [{"type": "web_search", "name": "web"}]}, "tools[0]"),
         ({"tool_choice": {"type": "some"}}, "tool_choice"),
         ({"system": [{"type": "image"}]}, "system[0]"),
-        ({"output_config": {"format": {"type": "xml"}}}, "output_config"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format: "),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"$ref": "#"}}}},
+            "output_config.format.schema: ",
+        ),
+        ({"output_config": {"effort": "x"}, "thinking": ADAPTIVE}, "output_config.effort: 'x'"),
+        ({"thinking": {"type": "foo"}}, "thinking.type: 'foo'"),
+        ({"thinking": {}}, "thinking.type: None"),
         ({"output_config": {"effort": 3}, "thinking": {"type": "enabled"}}, "output_config.effort"),
         ({"thinking": {"type": "enabled", "budget_tokens": -5}}, "thinking.budget_tokens"),
         ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "thinking.budget_tokens"),

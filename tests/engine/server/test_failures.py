@@ -13,7 +13,15 @@ from engine.errors import EngineDiedError
 from engine.server.app import Server, bind
 from engine.server.options import ServerOptions
 from tests.engine.server.byte_text import ByteText
-from tests.engine.server.harness import ENGINE, HANG_GUARD_S, Control, environment, running, script
+from tests.engine.server.harness import (
+    ENGINE,
+    HANG_GUARD_S,
+    Control,
+    environment,
+    error_of,
+    running,
+    script,
+)
 
 
 def events_of(response: httpx.Response) -> list[dict]:
@@ -22,7 +30,7 @@ def events_of(response: httpx.Response) -> list[dict]:
 
 
 def test_kill_9_in_mid_stream_is_an_error_for_each_client_and_the_next_request_works() -> None:
-    with running({"slots": 4}) as run:
+    with running({"slots": 4, "chatter": "a report of something else"}) as run:
         answers: dict[int, httpx.Response] = {}
 
         def ask(number: int) -> None:
@@ -40,12 +48,14 @@ def test_kill_9_in_mid_stream_is_an_error_for_each_client_and_the_next_request_w
             if number % 2 == 0:
                 assert answer.status_code == 200
                 error = events_of(answer)[-1]["error"]
-                assert answer.text.rstrip().endswith("data: [DONE]")
+                assert "[DONE]" not in answer.text, "it did not end well"
             else:
                 assert answer.status_code == 503
                 error = answer.json()["error"]
                 assert "retry-after" in answer.headers
-            assert "SIGKILL" in error["message"]
+            assert error["message"].endswith("SIGKILL (perhaps out of memory)"), (
+                "no line of the log"
+            )
             assert error["code"] == "engine_died"
         assert run.chat(script(say="alive")).json()["choices"][0]["message"]["content"] == "alive"
         assert run.server.bridge.lives.started == 2
@@ -114,6 +124,26 @@ def test_a_request_that_fails_later_fails_alone() -> None:
             run.control.send("release")
             other.read()
         assert [e["choices"][0]["text"] for e in events_of(other)][:6] == list("abcdef")
+
+
+@pytest.mark.parametrize("written", [0, 2])
+def test_a_schema_that_fails_while_it_is_followed_is_the_request_s_fault(written: int) -> None:
+    why = "response_format: the schema is too complex: it is only a test"
+    with running({"slots": 1}) as run:
+        content = script(say="abcdef", fail=written, why=why)
+        error = error_of(run.chat(content), 400)
+        assert (error["param"], error["message"]) == ("response_format", why)
+        streamed = run.chat(content, stream=True)
+        assert error in [event.get("error") for event in events_of(streamed) or [streamed.json()]]
+        assert "[DONE]" not in streamed.text
+        body = {"max_tokens": 9, "messages": [{"role": "user", "content": content}]}
+        message = run.http.post("/v1/messages", json=body).json()["error"]["message"]
+        assert message == why.replace("response_format", "output_config.format")
+        document = run.http.get("/metrics").json()
+        assert [row["finish"] for row in document["requests"]] == ["error"] * 3
+        assert (document["totals"]["requests"], document["totals"]["failed"]) == (3, 3)
+        page = run.http.get("/metrics?format=prometheus").text
+        assert 'finished_reason="cancel"} 0' in page
 
 
 def test_what_a_failed_request_left_in_its_slot_is_not_trusted() -> None:
