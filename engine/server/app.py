@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ from engine.server.text_model import GgufText, TextModel
 
 log = logging.getLogger("strata.server")
 IDLE_CONNECTION_S = 75
+MOST_FILES = 1 << 16
 
 
 def serve(options: ServerOptions) -> int:
@@ -46,7 +48,7 @@ def serve(options: ServerOptions) -> int:
     if gguf is None:
         raise ConfigError("no model file for the tokenizer", "name the GGUF file of the model")
     if options.announce is None:
-        options = replace(options, announce=_to_stderr)
+        options = replace(options, announce=to_stderr)
     listener = bind(options)
     try:
         server = Server(options, GgufText(gguf, options.synthetic), listener)
@@ -59,8 +61,18 @@ def serve(options: ServerOptions) -> int:
     return 0
 
 
-def _to_stderr(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
+def to_stderr(sentence: str) -> None:
+    """Print a sentence; it is lost where that is not possible."""
+    with contextlib.suppress(OSError, ValueError):
+        print(sentence, file=sys.stderr, flush=True)
+
+
+def allow_many_files() -> None:
+    """A connection is an open file, and a shell allows 1,024 of them as a rule."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def bind(options: ServerOptions) -> socket.socket:
@@ -96,6 +108,7 @@ class Server:
 
     def run(self) -> None:
         """Serve until a signal or `stop`. `failure` says why when the engine never started."""
+        allow_many_files()
         asyncio.run(self._run())
 
     def stop(self) -> None:

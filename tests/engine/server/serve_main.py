@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from engine.server.app import Server, bind
+from engine.server.app import Server, bind, to_stderr
 from engine.server.options import ServerOptions
 from tests.engine.server.byte_text import ByteText
 
@@ -13,7 +13,7 @@ EXPENSIVE = ("torch", "numba", "triton", "transformers")
 
 def main() -> int:
     asked = json.loads(sys.argv[1])
-    options = ServerOptions(engine=tuple(asked.pop("engine")), port=0, **asked)
+    options = ServerOptions(engine=tuple(asked.pop("engine")), port=0, announce=to_stderr, **asked)
     server = Server(options, ByteText(), bind(options))
     print(json.dumps({"port": server.port}), flush=True)
     server.run()

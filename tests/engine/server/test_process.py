@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -23,11 +24,22 @@ FIXTURE = ROOT / "tests" / "fixtures" / "q4exp-a-f16.gguf"
 
 
 @contextmanager
-def process(control: Control, settings: dict, **options: object) -> Iterator:
+def process(
+    control: Control,
+    settings: dict,
+    stderr: IO[str] | None = None,
+    files: int | None = None,
+    **options: object,
+) -> Iterator:
+    """A server process and its address. `files`: how many it may open before it asks for more."""
     asked = json.dumps({"engine": ENGINE, "quit_s": 5, **options})
     command = [sys.executable, "-m", "tests.engine.server.serve_main", asked]
     env = environment(control, **settings)
-    with subprocess.Popen(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+    if files is not None:
+        command = ["sh", "-c", f'ulimit -S -n {files} && exec "$@"', "sh", *command]
+    with subprocess.Popen(
+        command, env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True
+    ) as child:
         try:
             yield child, f"http://127.0.0.1:{json.loads(child.stdout.readline())['port']}"
         finally:
