@@ -93,9 +93,14 @@ def _thinks(thinking: dict[str, Any]) -> bool:
 def _budget(body: CountBody) -> int | None:
     """Tokens of thinking, if the request limits them."""
     budget = (body.thinking or {}).get("budget_tokens")
-    if budget is None or (type(budget) is int and budget >= 0):
-        return budget
-    raise bad_field("thinking.budget_tokens", f"{budget!r} is not a whole number from 0")
+    if budget is None:
+        return None
+    if type(budget) is not int or budget < 0:
+        raise bad_field("thinking.budget_tokens", f"{budget!r} is not a whole number from 0")
+    if isinstance(body, MessagesBody) and budget >= body.max_tokens:
+        what = f"{budget} leaves nothing of max_tokens {body.max_tokens} for the answer"
+        raise bad_field("thinking.budget_tokens", what)
+    return budget
 
 
 def _effort(config: dict[str, Any]) -> str | None:

@@ -149,6 +149,7 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
             "output_config.format.schema: ",
         ),
         ({"output_config": {"effort": "x"}, "thinking": ADAPTIVE}, "output_config.effort: 'x'"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 5}}, "thinking.budget_tokens: 5 leaves"),
         ({"thinking": {"type": "foo"}}, "thinking.type: 'foo'"),
         ({"thinking": {}}, "thinking.type: None"),
         ({"output_config": {"effort": 3}, "thinking": {"type": "enabled"}}, "output_config.effort"),
