@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.engine import Engine
 from engine.logits import Logits
-from engine.pipeline import Checkpoint, DraftAsk, Pipeline
+from engine.pipeline import Cells, Checkpoint, DraftAsk, Pipeline
 from engine.window import Verdict, Window
 
 
@@ -57,6 +57,7 @@ class InjectedDrafts:
         self.vocab_size = pipeline.vocab_size
         self.can_draft = pipeline.can_draft
         self.runs_ahead = pipeline.runs_ahead
+        self.checkpoint_bytes = pipeline.checkpoint_bytes
 
     def forward(self, window: Window) -> Callable[[], Logits]:
         """See `Pipeline.forward`."""
@@ -90,6 +91,22 @@ class InjectedDrafts:
     def restore(self, slot: int, checkpoint: Checkpoint) -> None:
         """See `Pipeline.restore`."""
         self._pipeline.restore(slot, checkpoint)
+
+    def cell_bytes(self, length: int) -> int:
+        """See `Pipeline.cell_bytes`."""
+        return self._pipeline.cell_bytes(length)
+
+    def take_out(self, slot: int) -> Cells:
+        """See `Pipeline.take_out`."""
+        return self._pipeline.take_out(slot)
+
+    def put_in(self, slot: int, cells: Cells, length: int) -> None:
+        """See `Pipeline.put_in`."""
+        self._pipeline.put_in(slot, cells, length)
+
+    def idle_bytes(self) -> int:
+        """See `Pipeline.idle_bytes`."""
+        return self._pipeline.idle_bytes()
 
     def _drafts(self, slot: int, count: int) -> list[int]:
         # The token behind the computed ones is known to the engine: drafts follow it.

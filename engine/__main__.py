@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from engine.cuda_process import used_bytes
-from engine.device_memory import MIB
 from engine.errors import StrataError
+from engine.memory import MIB
 from engine.process import Loaded, run_process
 from engine.resolve import Plan
 from engine.startup import engine_for, load_planned, plan_from_args, read_once

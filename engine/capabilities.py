@@ -111,7 +111,16 @@ _COUNTED_WITH = ("expert_cache", "kv_streaming", "layer_split", "low_ram")
 _BY_NAME = {feature.name: feature for feature in FEATURES}
 
 THIS_VERSION = Capabilities(
-    frozenset({"cuda", "expert_cache", "vram_reserve", "table_place", "draft_vocab"})
+    frozenset(
+        {
+            "conversation_cache",
+            "cuda",
+            "draft_vocab",
+            "expert_cache",
+            "table_place",
+            "vram_reserve",
+        }
+    )
 )
 """One NVIDIA card, with experts on it and beside it, or the CPU with the whole model in memory."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.device_memory import MIB, RESERVE_MIB
-from engine.memory import token_bytes
+from engine.device_memory import RESERVE_MIB
+from engine.memory import MIB, token_bytes
 from engine.model_info import ModelInfo
 
 PREFILL_BUFFER_BYTES = 1_500_000_000

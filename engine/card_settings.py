@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.capabilities import Capabilities
 from engine.config import TABLE_PLACES, CardConfig, Decision, RunConfig, TablePlace
-from engine.device_memory import MIB, RESERVE_MIB, CardRoom
+from engine.device_memory import RESERVE_MIB, CardRoom
 from engine.hardware import Gpu
-from engine.memory import CardShare
+from engine.memory import MIB, CardShare
 
 DEFAULT_ADAPT_EVERY = 4
 DEFAULT_ADAPT_SWAPS = 2

@@ -44,6 +44,10 @@ class RunConfig:
     window_rows: int | None = None
     prompt_cache: int | None = None
     prompt_cache_every: int | None = None
+    prompt_cache_root: int | None = None
+    conversation_cache_mib: int | None = None
+    conversation_cache_slots: int | None = None
+    conversation_cache_min_free_mib: int | None = None
     vram_limit_mib: int | None = None
     vram_reserve_mib: int | None = None
     expert_cache: str | None = None
@@ -118,6 +122,14 @@ class EngineConfig:
     """Checkpoints of the recurrent state kept for each slot; 0: none."""
     prompt_cache_every: int
     """Tokens between periodic checkpoints inside a prompt; 0: only at its turns."""
+    prompt_cache_root: int
+    """Fewest tokens before a prompt's second turn for a checkpoint there that stays; 0: none."""
+    conversation_cache_mib: int
+    """Of the machine's memory, for conversations that lost their slot; 0: they are forgotten."""
+    conversation_cache_slots: int
+    """Most conversations there; 0: any number."""
+    conversation_cache_min_free_mib: int
+    """Of the machine's memory, what parking leaves free."""
     card: CardConfig | None = None
     """`None` on the processor."""
 

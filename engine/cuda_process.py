@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from engine.config import CardConfig
-from engine.device_memory import CONTEXT_BYTES, MIB
+from engine.device_memory import CONTEXT_BYTES
 from engine.errors import ConfigError
 from engine.hardware import Gpu
+from engine.memory import MIB
 from engine.switches import show_one_card
 
 

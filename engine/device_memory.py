@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.config import TablePlace
-from engine.memory import GIB, CardShare, MemoryPlan, token_bytes
+from engine.memory import GIB, MIB, CardShare, MemoryPlan, token_bytes
 from engine.model_info import ModelInfo
 
-MIB = 1 << 20
 CONTEXT_BYTES = 640 * MIB
 """What the driver takes for a process: its context, and the compiled kernels."""
 RESERVE_MIB = 700

@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from engine.checkpoints import checkpoint_lengths
+from engine.checkpoints import plan_saves
 from engine.constraints import Constraints
 from engine.errors import RequestError
+from engine.host_memory import free_memory
 from engine.logits import Logits
+from engine.parking import NO_PARKING, ParkingLimits, ParkingLot
 from engine.phases import Phases
 from engine.pipeline import DraftAsk, Pipeline
 from engine.request import Event, Finished, Request, Started
 from engine.sampling import MAX_SEED
 from engine.scheduler import Scheduler
-from engine.slots import Reuse, Run, Slot, choose_slot
+from engine.slots import Run, Slot, choose_slot
 from engine.speculative import Outcome, judge
 from engine.window import Window
 from engine.work import Work
@@ -45,21 +47,30 @@ class EngineOptions:
     """Most checkpoints of one slot."""
     checkpoint_every: int = 2048
     """Tokens between checkpoints inside a prompt; 0: none there."""
+    checkpoint_root: int = 2048
+    """Fewest tokens before a prompt's second turn for a checkpoint there that stays; 0: none."""
+    parking: ParkingLimits = NO_PARKING
 
 
 class Engine:
     """Serves requests on the slots of `pipeline`, which it clears first."""
 
     def __init__(
-        self, pipeline: Pipeline, options: EngineOptions, constraints: Constraints | None = None
+        self,
+        pipeline: Pipeline,
+        options: EngineOptions,
+        constraints: Constraints | None = None,
+        free: Callable[[], int] = free_memory,
     ) -> None:
-        """`constraints`: for answers of a given form; without them these are refused."""
+        """`constraints`: for answers of a given form; without them these are refused. `free`: bytes
+        that the machine can give."""
         self.options = options
         self._pipeline = pipeline
         self.constraints = constraints
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
         self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
+        self.parking = ParkingLot(pipeline, options.parking, self.work, free)
         self._arrivals = 0
         self._under_way: tuple[Window, Callable[[], Logits]] | None = None
         self._drafts: tuple[list[Run | None], Callable[[], list[list[int]]]] | None = None
@@ -75,24 +86,24 @@ class Engine:
         """Give a request its seat. Raises `RequestError`, which leaves everything as it was."""
         self._check(request)
         phases = Phases()
-        slot = choose_slot(self.slots, request)
-        reuse = slot.reuse(request.tokens)
-        self._go_back(slot, reuse)
+        slot, reused = self._place(request)
         self._arrivals += 1
-        save_at = checkpoint_lengths(
+        options = self.options
+        saves = plan_saves(
             request.tokens,
-            reuse.length,
-            self.options.checkpoints,
-            self.options.checkpoint_every,
-            self.options.turn_ids,
+            reused,
+            limit=options.checkpoints,
+            every=options.checkpoint_every,
+            root=options.checkpoint_root,
+            turn_ids=options.turn_ids,
         )
         constraint = None
         if request.form and self.constraints:
             constraint = self.constraints.make(request.form)
         phases.seat()
-        counts = (self._arrivals, reuse.length)
-        slot.seat(Run(_seeded(request), *counts, save_at, constraint, phases=phases))
-        return Started(request.id, slot.index, reuse.length)
+        counts = (self._arrivals, reused)
+        slot.seat(Run(_seeded(request), *counts, saves, constraint, phases=phases))
+        return Started(request.id, slot.index, reused)
 
     def cancel(self, request_id: str) -> Finished | None:
         """End a request before the next window; `None` when it is over already.
@@ -175,12 +186,21 @@ class Engine:
         if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
             raise RequestError(f"logprobs is {request.logprobs}, allowed is 0 to {MAX_LOGPROBS}")
 
-    def _go_back(self, slot: Slot, reuse: Reuse) -> None:
-        """Bring the model's state of a free slot to the first `reuse.length` tokens."""
+    def _place(self, request: Request) -> tuple[Slot, int]:
+        """A free slot whose state is that of so many tokens of the prompt."""
+        prompt, found = request.tokens, self.parking.find(request.tokens)
+        slot = choose_slot(self.slots, request, found.reuse.length if found else 0)
+        reuse = slot.reuse(prompt)
+        if slot.loses(prompt):
+            self.parking.park(slot)
+        if found and found.reuse.length > reuse.length:
+            self.parking.restore(found, slot, prompt)
+            return slot, found.reuse.length
         if reuse.checkpoint:
             self._pipeline.restore(slot.index, reuse.checkpoint)
         elif reuse.length == 0 and slot.computed:
             self._pipeline.clear(slot.index)
+        return slot, reuse.length
 
     def _begin_drafts(self) -> None:
         """Ask for drafts of every slot that writes; they are taken by the next window."""
@@ -234,9 +254,11 @@ class Engine:
             assert slot.run is not None
             if outcome.error:
                 self._pipeline.clear(slot.index)
-            elif span.start + outcome.verdict.kept in slot.run.save_at:
+            elif span.start + outcome.verdict.kept in slot.run.saves.lengths:
                 since = time.perf_counter()
                 slot.shelf.add(self._pipeline.save(slot.index))
+                if span.start + outcome.verdict.kept == slot.run.saves.root:
+                    slot.shelf.root = slot.run.saves.root
                 slot.run.phases.save_s += time.perf_counter() - since
 
 

@@ -20,8 +20,8 @@ from engine.config import (
 )
 from engine.engine_flag import EngineFlag
 from engine.errors import ConfigError
+from engine.memory import MIB
 
-MIB = 1 << 20
 LEAST_CONTEXT = 16
 """Tokens of the shortest conversation that may be asked for."""
 
@@ -101,6 +101,30 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         ("--prompt-cache-every",),
         "whole",
         "Tokens between checkpoints inside a prompt; 0 makes none there.",
+    ),
+    EngineFlag(
+        "prompt_cache_root",
+        ("--prompt-cache-root",),
+        "whole",
+        "Fewest tokens before a prompt's second turn for a checkpoint there that stays; 0: none.",
+    ),
+    EngineFlag(
+        "conversation_cache_mib",
+        ("--conversation-cache-mib",),
+        "whole",
+        "MiB of memory for conversations that lose their slot; 0: they are read again.",
+    ),
+    EngineFlag(
+        "conversation_cache_slots",
+        ("--conversation-cache-slots",),
+        "whole",
+        "Most conversations there; 0: any number.",
+    ),
+    EngineFlag(
+        "conversation_cache_min_free_mib",
+        ("--conversation-cache-min-free-mib",),
+        "whole",
+        "MiB of the machine's memory that they leave free.",
     ),
     EngineFlag(
         "vram_limit_mib",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.control_groups import memory_limits, swap_limit
-from engine.system_files import Reader
+from engine.system_files import Reader, read_system_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,11 @@ def host_memory(read: Reader, counted: Callable[[], HostMemory]) -> HostMemory:
         swap_bytes=memory.swap_bytes if swap is None else min(memory.swap_bytes, swap),
         limit_bytes=limit_bytes,
     )
+
+
+def free_memory() -> int:
+    """Bytes that this process can have now."""
+    return host_memory(read_system_file, counted_memory).available_bytes
 
 
 def counted_memory() -> HostMemory:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.config import NAMED_KV_FORMATS, Activations
 from engine.errors import ConfigError
 from engine.model_info import ModelInfo
 
 GIB = 1 << 30
+MIB = 1 << 20
 
 # Interpreter, torch, compiled loops and the rows of one window.
 WORK_BYTES = 1 * GIB
@@ -69,6 +70,22 @@ class MemoryPlan:
     available_bytes: int
     card: CardShare | None = None
     """`None` on the processor."""
+    parked_bytes: int = 0
+    """Of the machine's memory, for conversations that lost their slot."""
+
+    def with_parked(self, size_bytes: int) -> MemoryPlan:
+        """The same with room for parked conversations."""
+        card = self.card
+        if card is not None:
+            card = replace(card, host_bytes=card.host_bytes + size_bytes)
+        return replace(self, parked_bytes=size_bytes, card=card)
+
+    @property
+    def host_left_bytes(self) -> int:
+        """Of the machine's memory, what nothing here takes; at least 0."""
+        if self.card is None:
+            return max(0, self.available_bytes - self.total_bytes)
+        return max(0, self.card.host_available_bytes - self.card.host_bytes)
 
     @property
     def slot_bytes(self) -> int:
@@ -103,7 +120,9 @@ class MemoryPlan:
     def _fixed_bytes(self) -> int:
         """What does not depend on the number of slots."""
         fixed = self.weight_bytes + self.work_bytes
-        if self.card:
+        if self.card is None:
+            fixed += self.parked_bytes
+        else:
             fixed += self.card.expert_bytes + self.card.table_bytes
             fixed += self.card.spare_slots * self.slot_bytes
         return fixed
@@ -125,6 +144,7 @@ class MemoryPlan:
             ("total", self.total_bytes),
             (f"available on {card.name}", self.available_bytes),
             ("in the machine's memory", card.host_bytes),
+            *self._parked_row("of that, "),
             ("available there", card.host_available_bytes),
         )
 
@@ -134,10 +154,16 @@ class MemoryPlan:
             (f"keys and values, {self.slots} slots", self.slots * self.cache_bytes_per_slot),
             (f"recurrent state, {self.slots} slots", self.slots * self.state_bytes_per_slot),
             (f"checkpoints, {self.slots} slots", self.slots * self.checkpoint_bytes_per_slot),
+            *self._parked_row(""),
             ("working memory", self.work_bytes),
             ("total", self.total_bytes),
             ("available", self.available_bytes),
         )
+
+    def _parked_row(self, opening: str) -> tuple[tuple[str, int], ...]:
+        if not self.parked_bytes:
+            return ()
+        return ((f"{opening}parked conversations", self.parked_bytes),)
 
 
 def weight_bytes(info: ModelInfo, activations: Activations) -> int:

@@ -22,6 +22,17 @@ class Checkpoint:
     state: Any
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """K/V cells, and whatever else is indexed by position, of a slot's first `length` tokens.
+
+    `state` is the pipeline's own, in host memory, and is never changed.
+    """
+
+    length: int
+    state: Any
+
+
 @dataclass(frozen=True, slots=True)
 class DraftAsk:
     """A wish for at most `count` (at least 1) draft tokens of a slot.
@@ -39,8 +50,9 @@ class Pipeline(Protocol):
     """A model with `slots` seats, each the state of one conversation of up to `max_context` tokens.
 
     Calls come from one thread. Between `forward` and the `commit` of the same window only slots
-    without rows in it may be cleared or restored. In a window the first row of a span has the
-    position that follows the slot's committed rows. Any exception is fatal for the engine.
+    without rows in it may be cleared, saved, restored, taken out or put in. In a window the first
+    row of a span has the position that follows the slot's committed rows. Any exception is fatal
+    for the engine.
     """
 
     slots: int
@@ -49,6 +61,8 @@ class Pipeline(Protocol):
     can_draft: bool
     runs_ahead: bool
     """True when `forward` returns long before its window is done."""
+    checkpoint_bytes: int
+    """Host memory of one checkpoint."""
 
     def forward(self, window: Window) -> Callable[[], Logits]:
         """Begins a window; what is returned waits for the rows that want logits, in window order.
@@ -82,6 +96,21 @@ class Pipeline(Protocol):
     def restore(self, slot: int, checkpoint: Checkpoint) -> None:
         """Go back to `checkpoint.length` tokens, which must be unchanged since the save.
 
-        A checkpoint of this slot only; it can be restored any number of times. Cells at later
-        positions are overwritten by later windows.
+        A checkpoint of this slot, or of the conversation that was put in there; it can be restored
+        any number of times. Cells at later positions are overwritten by later windows.
         """
+
+    def cell_bytes(self, length: int) -> int:
+        """Host memory of the cells of `length` tokens."""
+
+    def take_out(self, slot: int) -> Cells:
+        """A copy of the slot's cells, at its current length. The slot stays as it is."""
+
+    def put_in(self, slot: int, cells: Cells, length: int) -> None:
+        """Write the first `length` tokens' cells into a slot, whose own are lost.
+
+        A `restore` of a checkpoint of their conversation, of at most that length, must follow.
+        """
+
+    def idle_bytes(self) -> int:
+        """Host memory that cells which are gone have left, for others."""

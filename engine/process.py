@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from engine.desk import Desk
 from engine.engine import MAX_LOGPROBS, Engine
 from engine.errors import StrataError
+from engine.memory import MIB
 from engine.messages import Failed, Info, Quit, Ready
 from engine.pipes import Inbox, Outbox
 from engine.version import __version__
@@ -106,6 +107,7 @@ def _facts(loaded: Loaded) -> dict[str, int | str]:
         "spec": options.spec,
         "prefill": options.chunk,
         "prompt_cache": options.checkpoints,
+        "conversation_cache_mib": options.parking.size_bytes // MIB,
         **loaded.info,
     }
 

@@ -19,6 +19,7 @@ from engine.config import (
     RunConfig,
     Value,
 )
+from engine.conversation_cache import conversation_cache
 from engine.draft_vocabulary import most_ids
 from engine.errors import ConfigError
 from engine.hardware import Hardware
@@ -30,6 +31,7 @@ DEFAULT_SPEC = 4
 DEFAULT_SPEC_MIN_P = 0.5
 DEFAULT_WINDOW_ROWS = 16
 DEFAULT_PROMPT_CACHE_EVERY = 2_048
+DEFAULT_PROMPT_CACHE_ROOT = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,13 @@ def make_plan(
     every = _plain(
         "prompt_cache_every", run.prompt_cache_every, DEFAULT_PROMPT_CACHE_EVERY, "tokens"
     )
+    root = _plain(
+        "prompt_cache_root",
+        run.prompt_cache_root,
+        DEFAULT_PROMPT_CACHE_ROOT,
+        "a beginning of so many tokens is kept for other conversations",
+    )
+    parking = conversation_cache(run, placed.fitted.memory)
     config = EngineConfig(
         model=info.path,
         synthetic=run.synthetic,
@@ -90,6 +99,10 @@ def make_plan(
         window_rows=rows,
         prompt_cache=sizes.prompt_cache,
         prompt_cache_every=int(every.value or 0),
+        prompt_cache_root=int(root.value or 0),
+        conversation_cache_mib=parking.size_mib,
+        conversation_cache_slots=parking.conversations,
+        conversation_cache_min_free_mib=parking.min_free_mib,
         card=placed.card,
     )
     decisions = (
@@ -104,9 +117,11 @@ def make_plan(
         prefill_decision,
         rows_decision,
         every,
+        root,
+        *parking.decisions,
         *(_unused(name, value, capabilities) for name, value in run.unused),
     )
-    return Plan(config, decisions, placed.fitted.memory)
+    return Plan(config, decisions, parking.memory)
 
 
 def _model(run: RunConfig, info: ModelInfo) -> Decision:

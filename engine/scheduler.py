@@ -137,5 +137,6 @@ def _next_token(slot: Slot, run: Run) -> Span:
 
 def _readable(slot: Slot) -> int:
     """Rows that one span of `slot` may have: to the prompt's end or to the next checkpoint."""
-    stops = (length for length in slot.run.save_at if length > slot.computed) if slot.run else ()
-    return min(slot.missing, next(iter(stops), len(slot.tokens)) - slot.computed)
+    lengths = slot.run.saves.lengths if slot.run else ()
+    stops = (length for length in lengths if length > slot.computed)
+    return min(slot.missing, next(stops, len(slot.tokens)) - slot.computed)

@@ -10,21 +10,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.checkpoints import Shelf
+from engine.checkpoints import Saves, Shelf
 from engine.constraints import Constraint
 from engine.errors import RequestError
 from engine.phases import Phases
 from engine.pipeline import Checkpoint
+from engine.prefix import common_prefix
 from engine.request import Request
+
+ANSWER_OPENING = 8
+"""Most tokens at the end of a prompt that open its answer, and come back otherwise or not at all:
+clients leave the thinking out of the next turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Where a prompt starts in a slot: `length` tokens are there, reached by `checkpoint` or, when
-    that is `None`, as the slot stands (length 0: after a clear)."""
+    """Where a prompt starts: `length` tokens of it are held, reached by `checkpoint` or, when that
+    is `None`, as the conversation stands (length 0: from nothing)."""
 
     length: int
     checkpoint: Checkpoint | None = None
+
+
+def find_reuse(held: Sequence[int], shelf: Shelf, prompt: Sequence[int]) -> Reuse:
+    """How much of `prompt` need not be computed where `held` tokens are computed.
+
+    All of them, where they are a prefix, else the deepest checkpoint that is one; at most all but
+    the last token, whose row yields logits. Token ids are compared.
+    """
+    usable = min(common_prefix(held, prompt), len(prompt) - 1)
+    if usable == len(held):
+        return Reuse(usable)
+    checkpoint = shelf.deepest(usable)
+    return Reuse(checkpoint.length, checkpoint) if checkpoint else Reuse(0)
+
+
+def goes_on(held: Sequence[int], asked: int, prompt: Sequence[int]) -> bool:
+    """Whether `prompt` continues the conversation of which `held` is computed and `asked` tokens
+    were its last prompt, rather than another one that begins like it."""
+    same = common_prefix(held, prompt)
+    return same == len(held) or same >= asked - ANSWER_OPENING > 0
 
 
 @dataclass(slots=True)
@@ -34,8 +59,8 @@ class Run:
     request: Request
     arrival: int
     reused: int
-    save_at: tuple[int, ...]
-    """Lengths at which a checkpoint is due; a prompt chunk ends there."""
+    saves: Saves
+    """Where a checkpoint is due; a prompt chunk ends there."""
     plain: bool = field(init=False)
     """The id of a row's largest logit is all that is needed of it."""
     constraint: Constraint | None = None
@@ -64,6 +89,8 @@ class Slot:
         self.computed = 0
         self.shelf = Shelf(checkpoints)
         self.run: Run | None = None
+        self.asked = 0
+        """Tokens of the last prompt."""
         self.last_used = 0
 
     @property
@@ -76,22 +103,24 @@ class Slot:
         """Tokens produced for the request in the slot."""
         return len(self.tokens) - len(self.run.request.tokens) if self.run else 0
 
-    def reuse(self, prompt: Sequence[int]) -> Reuse:
-        """How much of `prompt` need not be computed here.
+    @property
+    def held(self) -> list[int]:
+        """The tokens that are computed."""
+        return self.tokens[: self.computed]
 
-        All that the slot holds, where that is a prefix, else its deepest checkpoint that is one; at
-        most all but the last token, whose row yields logits. Token ids are compared.
-        """
-        usable = min(_common_prefix(self.tokens[: self.computed], prompt), len(prompt) - 1)
-        if usable == self.computed:
-            return Reuse(usable)
-        checkpoint = self.shelf.deepest(usable)
-        return Reuse(checkpoint.length, checkpoint) if checkpoint else Reuse(0)
+    def reuse(self, prompt: Sequence[int]) -> Reuse:
+        """How much of `prompt` need not be computed here."""
+        return find_reuse(self.held, self.shelf, prompt)
+
+    def loses(self, prompt: Sequence[int]) -> bool:
+        """Whether the slot would lose a conversation to `prompt`."""
+        return self.computed > 0 and not goes_on(self.held, self.asked, prompt)
 
     def seat(self, run: Run) -> None:
         """Take a request whose first `run.reused` tokens are in the model's state."""
         self.run = run
         self.tokens = list(run.request.tokens)
+        self.asked = len(self.tokens)
         self.computed = run.reused
         self.shelf.cut(run.reused)
 
@@ -107,11 +136,12 @@ class Slot:
         self.shelf.cut(0)
 
 
-def choose_slot(slots: Sequence[Slot], request: Request) -> Slot:
+def choose_slot(slots: Sequence[Slot], request: Request, parked: int = 0) -> Slot:
     """The slot that `request` names, or the free one that holds most of its prompt.
 
-    Where none holds any: an empty one, or else the one used longest ago. Raises `RequestError` when
-    there is none, or the named one is busy.
+    Where none holds any, or less than the `parked` tokens that are held elsewhere: an empty one, or
+    else the one used longest ago. Raises `RequestError` when there is none, or the named one is
+    busy.
     """
     if request.slot is not None:
         if not 0 <= request.slot < len(slots):
@@ -122,12 +152,8 @@ def choose_slot(slots: Sequence[Slot], request: Request) -> Slot:
     free = [slot for slot in slots if slot.run is None]
     if not free:
         raise RequestError(f"all {len(slots)} slots are busy", "wait until one is free")
-    best = max(free, key=lambda slot: slot.reuse(request.tokens).length)
-    if best.reuse(request.tokens).length > 0:
+    lengths = {slot.index: slot.reuse(request.tokens).length for slot in free}
+    best = max(free, key=lambda slot: lengths[slot.index])
+    if lengths[best.index] > 0 and lengths[best.index] >= parked:
         return best
     return min(free, key=lambda slot: (slot.computed > 0, slot.last_used, slot.index))
-
-
-def _common_prefix(held: Sequence[int], prompt: Sequence[int]) -> int:
-    pairs = enumerate(zip(held, prompt, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(held), len(prompt)))

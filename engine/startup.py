@@ -16,8 +16,10 @@ from engine.device_memory import STAGING_EXPERTS
 from engine.engine import Engine, EngineOptions
 from engine.flags import parse_engine_args
 from engine.hardware import local_hardware
+from engine.memory import MIB
 from engine.model_info import named_model_info
 from engine.ops import Ops, ops_for
+from engine.parking import ParkingLimits
 from engine.resolve import Plan, make_plan
 from engine.torch_build import torch_has_cuda
 from engine.window import Span, Verdict, Window
@@ -150,4 +152,10 @@ def options_of(config: EngineConfig) -> EngineOptions:
         window_rows=config.window_rows,
         checkpoints=config.prompt_cache,
         checkpoint_every=config.prompt_cache_every,
+        checkpoint_root=config.prompt_cache_root,
+        parking=ParkingLimits(
+            size_bytes=config.conversation_cache_mib * MIB,
+            conversations=config.conversation_cache_slots,
+            free_bytes=config.conversation_cache_min_free_mib * MIB,
+        ),
     )

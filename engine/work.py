@@ -28,6 +28,12 @@ class Work:
     rows: int = 0
     offered: int = 0
     accepted: int = 0
+    parked: int = 0
+    """Conversations that lost their slot and were kept in host memory."""
+    restored: int = 0
+    """Of them, those that somebody went on with."""
+    dropped: int = 0
+    """Conversations that host memory had no room for, or no more."""
     run_s: float = 0.0
     """Launching windows, and waiting for their logits."""
     choose_s: float = 0.0
@@ -88,10 +94,10 @@ class WorkLog:
             f"{1e3 * seconds / windows:.2f} ms each ({each})",
             f"{rows / seconds:.1f} rows/s",
         ]
-        counts = {}
+        counts: dict[str, int] = {}
         if self._experts is not None:
             found, fetched = self._experts()
-            counts = {"expert_hits": found, "expert_fetches": fetched}
+            counts |= {"expert_hits": found, "expert_fetches": fetched}
             hits, misses = found - self._told_experts[0], fetched - self._told_experts[1]
             share = hits / max(1, hits + misses)
             parts.append(f"experts {share:.1%} in VRAM, {misses / windows:.1f} a window by wire")
@@ -99,8 +105,13 @@ class WorkLog:
         if work.offered > then.offered:
             kept, of = work.accepted - then.accepted, work.offered - then.offered
             parts.append(f"drafts {kept} of {of} kept")
+        if any(getattr(work, name) for name in _PARKING):
+            counts |= {f"conversations_{name}": getattr(work, name) for name in _PARKING}
+            new = (f"{getattr(work, name) - getattr(then, name)} {name}" for name in _PARKING)
+            parts.append("conversations " + ", ".join(new))
         self._told, self._since = replace(work), now
         return "strata batch: " + ", ".join(parts) if seconds >= SHORT_S else "", counts
 
 
+_PARKING = ("parked", "restored", "dropped")
 _PHASES = ("run_s", "choose_s", "commit_s", "draft_s")

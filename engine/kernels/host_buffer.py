@@ -57,6 +57,11 @@ class BufferPool:
         self._device = device
         self._free: list[torch.Tensor] = []
 
+    @property
+    def idle_bytes(self) -> int:
+        """Of all that are not lent."""
+        return len(self._free) * self._size_bytes
+
     def lend(self) -> Lent:
         """A buffer with anything in it."""
         buffer = self._free.pop() if self._free else host_buffer(self._size_bytes, self._device)

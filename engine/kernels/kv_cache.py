@@ -68,6 +68,12 @@ class KvCache:
     keys: Cells
     values: Cells
 
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The memory of all slots, [S, context, H, ...] each."""
+        both = (self.keys.values, self.keys.scales, self.values.values, self.values.scales)
+        return [tensor for tensor in both if tensor.numel()]
+
     @classmethod
     def empty(
         cls,

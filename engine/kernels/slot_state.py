@@ -56,6 +56,11 @@ class SlotState:
         self._pool = BufferPool(4 * self._words, tensors[0].device)
         self._grid = (triton.cdiv(max(words), WORDS), len(tensors))
 
+    @property
+    def size_bytes(self) -> int:
+        """Of one slot."""
+        return 4 * self._words
+
     def launches(self) -> None:
         """All that there are."""
         self.clear(0)

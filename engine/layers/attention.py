@@ -33,7 +33,7 @@ class Attention:
     def __init__(self, w: weights.Attention, state: AttentionState, ratio: int) -> None:
         self._w = w
         self.state = state
-        self._ratio = ratio
+        self.ratio = ratio
 
     def forward(
         self, x: Any, residual: torch.Tensor, shares: torch.Tensor | None, context: Context
@@ -47,7 +47,7 @@ class Attention:
         norms, cache, config = (w.attn_q_norm, w.attn_k_norm), self.state.cache, context.config
         shape = config.rms_eps, context.rows
         if w.indexer is None:
-            given = (q, k, v, *norms, context.table, cache, None, self._ratio, config.attention)
+            given = (q, k, v, *norms, context.table, cache, None, self.ratio, config.attention)
             out = ops.attention(*given, *shape)
         else:
             state = self.state.indexer
@@ -59,7 +59,7 @@ class Attention:
                 cache,
                 state.raw_keys,
                 state.block_keys,
-                self._ratio,
+                self.ratio,
                 config.attention,
                 config.indexer,
                 *shape,

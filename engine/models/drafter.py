@@ -10,7 +10,7 @@ import torch
 
 from engine.layers.context import Context
 from engine.models.config import ModelConfig
-from engine.models.state import StateShape, build_block, recurrent_tensors
+from engine.models.state import StateShape, build_block, cell_tensors, recurrent_tensors
 from engine.models.weights import DraftBlock
 from engine.ops import Ops
 from engine.rows import Rows
@@ -40,6 +40,7 @@ class Drafter:
         self._pooled_norm = pooled_norm
         self._block = build_block(w.block, config.draft_layers[0], config, shape, ops)
         self.state = recurrent_tensors((self._block,))
+        self.cells = cell_tensors((self._block,))
         self.ids = w.ids
         """The tokens that may be drafted, by the column of their logits; None: all, in order."""
         self.columns = config.vocab_size if w.ids is None else len(w.ids)

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.logits import Logits
 from engine.models.asks import Ask
+from engine.models.cells import SlotCells
 from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
 from engine.models.drafting import Drafting
@@ -18,7 +19,7 @@ from engine.models.trunk import Trunk
 from engine.models.weights import ModelWeights
 from engine.models.words import SpanRows
 from engine.ops import Ops
-from engine.pipeline import Checkpoint, DraftAsk
+from engine.pipeline import Cells, Checkpoint, DraftAsk
 from engine.window import Span, Verdict, Window
 
 LONGEST = 1024
@@ -86,6 +87,9 @@ class DevicePipeline:
 
             self._state = SlotState(tensors)
             self._launches.append(self._state.launches)
+        self.checkpoint_bytes: int = self._state.size_bytes
+        cells = [*self.trunk.cells, *(self.drafter.cells if self.drafter else [])]
+        self._cells = SlotCells(cells, shape.context, ops.device)
         self._found: Outcome | None = None
 
     def launches(self) -> None:
@@ -174,6 +178,23 @@ class DevicePipeline:
         """See `Pipeline.restore`."""
         self._state.restore(slot, checkpoint.state)
         self._go_to(slot, checkpoint.length)
+
+    def cell_bytes(self, length: int) -> int:
+        """See `Pipeline.cell_bytes`."""
+        return self._cells.size_bytes(length)
+
+    def take_out(self, slot: int) -> Cells:
+        """See `Pipeline.take_out`."""
+        length = self._lengths[slot]
+        return Cells(length, self._cells.save(slot, length))
+
+    def put_in(self, slot: int, cells: Cells, length: int) -> None:
+        """See `Pipeline.put_in`."""
+        self._cells.load(slot, length, cells.state, cells.length)
+
+    def idle_bytes(self) -> int:
+        """See `Pipeline.idle_bytes`."""
+        return self._cells.idle_bytes
 
     def _go_to(self, slot: int, length: int) -> None:
         self._lengths[slot] = length

@@ -89,6 +89,11 @@ class EagerState:
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors
 
+    @property
+    def size_bytes(self) -> int:
+        """Of one slot."""
+        return sum(tensor[0].nbytes for tensor in self._tensors)
+
     def clear(self, slot: int) -> None:
         """Zeroes."""
         for tensor in self._tensors:
@@ -114,4 +119,16 @@ def recurrent_tensors(blocks: tuple[Block, ...]) -> list[torch.Tensor]:
             found.append(block.mixer.state.indexer.raw_keys)
         if block.ngram is not None:
             found.append(block.ngram.state.ring)
+    return found
+
+
+def cell_tensors(blocks: Sequence[Block]) -> list[tuple[torch.Tensor, int]]:
+    """Everything that is indexed by position, [S, ...] each, with the tokens of one entry."""
+    found: list[tuple[torch.Tensor, int]] = []
+    for block in blocks:
+        if isinstance(block.mixer, Attention):
+            state = block.mixer.state
+            found += [(tensor, 1) for tensor in state.cache.tensors]
+            if state.indexer is not None:
+                found.append((state.indexer.block_keys, block.mixer.ratio))
     return found

@@ -11,7 +11,7 @@ from engine.layers.context import Context
 from engine.layers.gated_delta_net import GatedDeltaNet
 from engine.models.alike import one_of_each
 from engine.models.config import ModelConfig
-from engine.models.state import StateShape, build_block, recurrent_tensors
+from engine.models.state import StateShape, build_block, cell_tensors, recurrent_tensors
 from engine.models.weights import ModelWeights
 from engine.ops import Ops
 from engine.rows import Rows
@@ -37,6 +37,7 @@ class Trunk:
             shape.slots, history + shape.drafts + 1, dtype=torch.int64, device=ops.device
         )
         self.state = [self._tokens, *recurrent_tensors(self._blocks)]
+        self.cells = cell_tensors(self._blocks)
 
     def forward(self, tokens: torch.Tensor, rows: Rows) -> torch.Tensor:
         """The residual after the last block: float32 [R, C, D] or [R, D]. tokens: int64 [R]."""

@@ -59,6 +59,13 @@ class KvCache:
     keys: Cells
     values: Cells
 
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The memory of all slots, [S, context, H, ...] each; fp16 bits as int16."""
+        arrays = [array for cells in (self.keys, self.values) for array in cells[:4] if array.size]
+        bits = [array.view(np.int16) if array.dtype == np.uint16 else array for array in arrays]
+        return [torch.from_numpy(array) for array in bits]
+
     @classmethod
     def empty(
         cls, kind: KvKind, slots: int, context: int, heads: int, key_length: int, value_length: int

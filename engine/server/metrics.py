@@ -11,6 +11,7 @@ from engine.server.histogram import Histogram
 from engine.server.options import ServerOptions
 from engine.server.ticket import Ticket
 
+PARKING = ("parked", "restored", "dropped")
 KEPT_REQUESTS = 500
 SHOWN_REQUESTS = 12
 _TOTALS = (
@@ -113,6 +114,15 @@ class Metrics:
         rate = hits / (hits + fetches) if hits + fetches else 1.0
         return {"hits": hits, "fetches": fetches, "hit_rate": rate}
 
+    def conversation_cache(self) -> dict[str, int] | None:
+        """Conversations that lost their slot, since the engine's start, by its last line about
+        them; `None`: it keeps none."""
+        info = self._bridge.info
+        if not info.get("conversation_cache_mib"):
+            return None
+        counts = ((name, info.get(f"conversations_{name}", 0)) for name in PARKING)
+        return {name: count for name, count in counts if isinstance(count, int)}
+
     def document(self, all_requests: bool = False) -> dict[str, Any]:
         """The JSON of /metrics."""
         bridge = self._bridge
@@ -129,6 +139,7 @@ class Metrics:
             "engine": engine,
             "live": self.live(),
             "experts": self.experts(),
+            "conversation_cache": self.conversation_cache(),
             "requests": kept if all_requests else kept[:SHOWN_REQUESTS],
             "requests_kept": len(kept),
             "totals": {"since": self.since, **self.totals},

@@ -38,6 +38,10 @@ def exposition(metrics: Metrics, model: str) -> str:
         page.counter("strata:expert_cache_queries_total", "Experts looked up", hits + fetches)
         page.counter("strata:expert_cache_hits_total", "Experts found in VRAM", hits)
         page.counter("strata:expert_cache_fetches_total", "Experts that came by wire", fetches)
+    for name, count in (metrics.conversation_cache() or {}).items():
+        page.counter(
+            f"strata:conversations_{name}_total", f"Conversations without a slot, {name}", count
+        )
     page.counter("vllm:num_preemptions_total", "Requests preempted (never done)", 0)
     page.histogram("vllm:time_to_first_token_seconds", "Arrival to first token", metrics.ttft)
     page.histogram("vllm:inter_token_latency_seconds", "Between tokens", metrics.inter_token)

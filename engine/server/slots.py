@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from engine.prefix import common_prefix
+
 # Most tokens that open an answer in a chat's prompt and may be missing when it comes back.
 ANSWER_OPENING = 8
 
@@ -69,13 +71,3 @@ class SlotTable:
         slot.rid = ""
         slot.held = list(held)
         slot.used = next(self._clock)
-
-
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    n = 0
-    for left, right in zip(a, b, strict=False):
-        if left != right:
-            break
-        n += 1
-    return n

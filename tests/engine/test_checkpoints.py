@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoints import Shelf, checkpoint_lengths
+from engine.checkpoints import Saves, Shelf, plan_saves
 from engine.pipeline import Checkpoint
 
 TURN = 9
@@ -49,20 +49,53 @@ def test_periodic_checkpoints_stay_spread() -> None:
     assert max(gaps[:-2]) <= 600
 
 
+def saves(
+    prompt: list[int], reused: int = 0, limit: int = 6, every: int = 0, root: int = 0
+) -> Saves:
+    return plan_saves(prompt, reused, limit=limit, every=every, root=root, turn_ids={TURN})
+
+
 def test_a_prompt_is_saved_before_its_last_turn_and_at_its_end() -> None:
     prompt = [TURN, 1, 2, TURN, 1, 2]
-    assert checkpoint_lengths(prompt, 0, 6, 0, {TURN}) == (3, 6)
-    assert checkpoint_lengths(prompt, 3, 6, 0, {TURN}) == (6,)
-    assert checkpoint_lengths([TURN, 1, 2], 0, 6, 0, {TURN}) == (3,)
-    assert checkpoint_lengths([1, 2, 3], 0, 6, 0, {TURN}) == (3,)
+    assert saves(prompt).lengths == (3, 6)
+    assert saves(prompt, reused=3).lengths == (6,)
+    assert saves([TURN, 1, 2]).lengths == (3,)
+    assert saves([1, 2, 3]).lengths == (3,)
 
 
 def test_with_room_for_one_the_turn_is_saved() -> None:
-    assert checkpoint_lengths([1, 2, TURN, 3], 0, 1, 0, {TURN}) == (2,)
-    assert checkpoint_lengths([1, 2, 3], 0, 1, 0, {TURN}) == (3,)
-    assert checkpoint_lengths([1, 2, TURN, 3], 0, 0, 1, {TURN}) == ()
+    assert saves([1, 2, TURN, 3], limit=1).lengths == (2,)
+    assert saves([1, 2, 3], limit=1).lengths == (3,)
+    assert saves([1, 2, TURN, 3], limit=0, every=1) == Saves()
 
 
 def test_long_prompts_are_saved_every_n_tokens() -> None:
-    assert checkpoint_lengths([1] * 25, 0, 6, 10, {TURN}) == (10, 20, 25)
-    assert checkpoint_lengths([1] * 25, 10, 6, 10, {TURN}) == (20, 25)
+    assert saves([1] * 25, every=10).lengths == (10, 20, 25)
+    assert saves([1] * 25, reused=10, every=10).lengths == (20, 25)
+
+
+def test_a_long_beginning_is_saved_before_the_second_turn() -> None:
+    prompt = [TURN, *[1] * 8, TURN, 2, TURN, 3]
+    assert saves(prompt, root=9) == Saves((9, 11, 13), root=9)
+    assert saves(prompt, root=10) == Saves((11, 13))
+    assert saves(prompt, root=0) == Saves((11, 13))
+    assert saves(prompt, root=9, limit=2) == Saves((11, 13)), "no room beside the latest two"
+
+
+def test_the_root_stays_until_the_slot_goes_back_behind_it() -> None:
+    shelf = shelf_of(3, 100)
+    shelf.root = 100
+    for length in (101, 200, 300, 301):
+        shelf.add(Checkpoint(length, None))
+    assert shelf.lengths == [100, 300, 301]
+    shelf.cut(100)
+    assert (shelf.lengths, shelf.root) == ([100], 100)
+    shelf.cut(99)
+    assert (shelf.lengths, shelf.root) == ([], 0)
+
+
+def test_a_copy_has_what_fits_and_leaves_the_shelf_as_it_was() -> None:
+    shelf = shelf_of(4, 3, 8, 12, 20)
+    assert shelf.copy(12).lengths == [3, 8, 12]
+    assert shelf.copy(20, 2).lengths == [12, 20]
+    assert shelf.lengths == [3, 8, 12, 20]

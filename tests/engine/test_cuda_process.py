@@ -9,8 +9,9 @@ import torch
 
 from engine.config import CardConfig
 from engine.cuda_process import local_cards, take_card
-from engine.device_memory import CONTEXT_BYTES, MIB
+from engine.device_memory import CONTEXT_BYTES
 from engine.errors import ConfigError
+from engine.memory import MIB
 from engine.switches import this_environment
 
 GB = 10**9

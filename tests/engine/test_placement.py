@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from engine.capabilities import Capabilities
 from engine.config import Decision, RunConfig
-from engine.device_memory import MIB, RESERVE_MIB
+from engine.device_memory import RESERVE_MIB
 from engine.flags import engine_args, parse_engine_args
+from engine.memory import MIB
 from engine.model_info import ModelInfo
 from engine.resolve import Plan, make_plan
 from engine.synthetic import open_synthetic

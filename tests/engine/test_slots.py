@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.checkpoints import Saves
 from engine.errors import RequestError
 from engine.pipeline import Checkpoint
 from engine.request import Request
@@ -21,7 +22,7 @@ def ask(tokens: list[int], slot: int | None = None) -> Request:
 
 
 def occupy(slot: Slot) -> None:
-    slot.seat(Run(ask([1, 2]), 1, 0, ()))
+    slot.seat(Run(ask([1, 2]), 1, 0, Saves()))
 
 
 def test_all_that_is_held_is_reused_where_it_is_a_prefix() -> None:
@@ -82,9 +83,24 @@ def test_no_free_slot_is_an_error() -> None:
 
 def test_a_seat_drops_checkpoints_behind_its_start_and_leaving_keeps_what_is_computed() -> None:
     slot = slot_with(0, [1, 2, 3, 4], 2, 4)
-    slot.seat(Run(ask([1, 2, 8, 9]), 1, 2, ()))
+    slot.seat(Run(ask([1, 2, 8, 9]), 1, 2, Saves()))
     assert slot.shelf.lengths == [2]
     assert slot.missing == 2
     slot.computed = 3
     slot.leave(used=4)
     assert (slot.tokens, slot.missing, slot.last_used, slot.run) == ([1, 2, 8], 0, 4, None)
+
+
+def test_what_is_parked_elsewhere_may_be_more_than_any_slot_holds() -> None:
+    a, old = slot_with(0, [1, 2], used=5), slot_with(1, [7], used=1)
+    assert choose_slot([a, old], ask([1, 2, 3, 4]), parked=2) is a
+    assert choose_slot([a, old], ask([1, 2, 3, 4]), parked=3) is old
+
+
+def test_a_prompt_that_only_begins_alike_costs_a_conversation_its_slot() -> None:
+    slot = slot_with(0, list(range(60)))
+    slot.asked = 40
+    assert not slot.loses([*range(60), 9]), "all of it and more"
+    assert not slot.loses([*range(33), 9, 9, 9]), "the next turn, without the answer's thinking"
+    assert slot.loses([*range(31), 9, 9, 9])
+    assert not slot_with(1, []).loses([1])

@@ -47,6 +47,23 @@ def test_without_experts_elsewhere() -> None:
     assert not counts
 
 
+def test_conversations_that_lost_their_slot_are_told_once_there_are_any() -> None:
+    now = [0.0]
+    work = Work(parked=2)
+    log = WorkLog(work, lambda: now[0])
+    window = Window((Span(0, 0, (1, 2), 2, 1),))
+    work.add(window, [Outcome(0, Verdict(2, 3))])
+    work.parked, work.restored, work.dropped = 5, 1, 2
+    now[0] += EVERY_S
+    sentence, counts = log.tell()
+    assert sentence.endswith("conversations 3 parked, 1 restored, 2 dropped")
+    assert counts == {
+        "conversations_parked": 5,
+        "conversations_restored": 1,
+        "conversations_dropped": 2,
+    }
+
+
 def test_phases_are_timed() -> None:
     work = Work()
     since = work.spent("run_s", 0.0)

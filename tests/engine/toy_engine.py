@@ -2,8 +2,9 @@
 
 Moods: `ends` (token 58 ends an answer), `nan` (token 59 makes its row's logits NaN), `broken`
 (token 60 fails its window), `slow` (token 60 sleeps for a minute), `trace` (a log line for each
-admission), `experts` (some lie elsewhere), `words` (its tokens are JSON's), `refused` (the model
-cannot be loaded), `gate=FD` (every window first takes a byte from the file descriptor).
+admission), `experts` (some lie elsewhere), `parks` (conversations that lose their slot), `words`
+(its tokens are JSON's), `refused` (the model cannot be loaded), `gate=FD` (every window first takes
+a byte from the file descriptor).
 """
 
 import os
@@ -15,6 +16,8 @@ from engine.constraints import Constraints
 from engine.engine import Engine, EngineOptions
 from engine.errors import ModelFileError
 from engine.logits import HostLogits
+from engine.memory import MIB
+from engine.parking import ParkingLimits
 from engine.process import Loaded, run_process
 from engine.window import Window
 from tests.engine.toy_pipeline import VOCAB, ToyPipeline
@@ -23,6 +26,7 @@ from tests.engine.toy_words import ToyWords
 CONTEXT = 400
 EOS = 58
 TURN = 3
+PARKING_BYTES = 8 * MIB
 
 
 class Moody(ToyPipeline):
@@ -56,6 +60,7 @@ def load(moods: set[str]) -> Loaded:
         chunk=8,
         spec=3,
         checkpoint_every=0,
+        parking=ParkingLimits(size_bytes=PARKING_BYTES * ("parks" in moods), least_tokens=4),
     )
     constraints = Constraints(ToyWords(), VOCAB) if "words" in moods else None
     engine = Engine(Moody(moods), options, constraints)

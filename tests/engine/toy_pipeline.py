@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.logits import HostLogits
-from engine.pipeline import Checkpoint, DraftAsk
+from engine.pipeline import Cells, Checkpoint, DraftAsk
 from engine.window import Span, Verdict, Window
 
 VOCAB = 61
@@ -56,12 +56,17 @@ class _Seat:
     cells: list[int] = field(default_factory=list)
     next_token: int | None = None
     """What the draft layer may continue; None: nothing, or it was asked already."""
+    owner: object = field(default_factory=object)
+    """Of the cells: checkpoints go with them from slot to slot."""
+    whole: bool = True
+    """False between `put_in` and the `restore` that must follow."""
 
 
 class ToyPipeline:
     """`accuracy` of the drafts are right; `fail_on` is a token whose row has NaN logits."""
 
     vocab_size = VOCAB
+    checkpoint_bytes = 100
 
     def __init__(
         self,
@@ -124,18 +129,37 @@ class ToyPipeline:
         self._seats[slot] = _Seat()
 
     def save(self, slot: int) -> Checkpoint:
-        self._settled()
+        self._not_under_way(slot)
         seat = self._seats[slot]
         assert seat.length > 0, "nothing to save"
-        return Checkpoint(seat.length, (slot, seat.state, tuple(seat.cells[: seat.length])))
+        return Checkpoint(seat.length, (seat.owner, seat.state, tuple(seat.cells[: seat.length])))
 
     def restore(self, slot: int, checkpoint: Checkpoint) -> None:
         self._not_under_way(slot)
         owner, state, tokens = checkpoint.state
         seat = self._seats[slot]
-        assert owner == slot, "another slot's checkpoint"
+        assert owner is seat.owner, "a checkpoint of another conversation"
         assert tuple(seat.cells[: checkpoint.length]) == tokens, "the prefix was overwritten"
         seat.state, seat.length, seat.next_token = state, checkpoint.length, None
+        seat.whole = True
+
+    def cell_bytes(self, length: int) -> int:
+        return 4 * length
+
+    def take_out(self, slot: int) -> Cells:
+        self._not_under_way(slot)
+        seat = self._seats[slot]
+        assert seat.whole
+        return Cells(seat.length, (seat.owner, tuple(seat.cells[: seat.length])))
+
+    def put_in(self, slot: int, cells: Cells, length: int) -> None:
+        self._not_under_way(slot)
+        assert 0 < length <= cells.length
+        owner, tokens = cells.state
+        self._seats[slot] = _Seat(cells=list(tokens[:length]), owner=owner, whole=False)
+
+    def idle_bytes(self) -> int:
+        return 0
 
     def _run(self, span: Span) -> tuple[list[np.ndarray], list[int]]:
         self._check(span)
@@ -154,6 +178,7 @@ class ToyPipeline:
 
     def _check(self, span: Span) -> None:
         seat, rows = self._seats[span.slot], len(span.tokens)
+        assert seat.whole, "cells without a state"
         assert span.start == seat.length, f"row {span.start} follows {seat.length} rows"
         assert span.start + rows <= self.max_context, "past the context"
         assert all(0 <= token < VOCAB for token in span.tokens)

@@ -229,6 +229,28 @@ def test_restoring_one_slot_leaves_the_others(case: Case) -> None:
     _same(_feed(case.many, 0, 20, texts[0][20:]), case.expected(texts[0])[20:])
 
 
+@pytest.mark.parametrize(("saved", "taken", "begins"), [(32, 43, 43), (32, 43, 32), (5, 41, 5)])
+def test_a_conversation_goes_on_in_another_slot(
+    case: Case, saved: int, taken: int, begins: int
+) -> None:
+    """Its cells are taken out behind `taken` tokens, and `begins` of them are put in."""
+    text, other = _text(3), _text(12)
+    _feed(case.many, 0, 0, text[:saved], follows=text[saved])
+    states = {saved: case.many.save(0)}
+    _feed(case.many, 0, saved, text[saved:taken], follows=text[taken])
+    states[taken] = case.many.save(0)
+    cells = case.many.take_out(0)
+    assert cells.length == taken
+    assert case.many.cell_bytes(taken) > 0
+    case.many.clear(0)
+    for slot in range(3):
+        _feed(case.many, slot, 0, other[: 50 + slot])
+    case.many.put_in(2, cells, begins)
+    case.many.restore(2, states[begins])
+    _same(_feed(case.many, 2, begins, text[begins:]), case.expected(text)[begins:])
+    _same(_feed(case.many, 1, 51, other[51:]), case.expected(other)[51:])
+
+
 def test_a_window_without_wanted_rows(case: Case) -> None:
     text = _text(7)
     window = Window((Span(0, 0, text[:40], 40, 40),))

@@ -240,6 +240,16 @@ def test_metrics_tell_where_experts_were_found(server: Running) -> None:
         assert 'strata:expert_cache_hits_total{model_name="strata"} 9' in page
 
 
+def test_metrics_tell_of_conversations_that_lost_their_slot(server: Running) -> None:
+    assert server.http.get("/metrics").json()["conversation_cache"] is None
+    with running({"facts": {"conversation_cache_mib": 64, "conversations_parked": 5}}) as run:
+        told = run.http.get("/metrics").json()["conversation_cache"]
+        assert told == {"parked": 5, "restored": 0, "dropped": 0}
+        page = run.http.get("/metrics?format=prometheus").text
+        assert 'strata:conversations_parked_total{model_name="strata"} 5' in page
+        assert 'strata:conversations_dropped_total{model_name="strata"} 0' in page
+
+
 def test_a_half_sent_body_ends_after_its_time() -> None:
     with running(body_timeout_s=0.2) as run:
         for head in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"):

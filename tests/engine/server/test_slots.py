@@ -1,6 +1,6 @@
 """Which slot a prompt goes to."""
 
-from engine.server.slots import SlotTable, common_prefix
+from engine.server.slots import SlotTable
 
 
 def table(*held: list[int]) -> SlotTable:
@@ -32,12 +32,6 @@ def test_an_empty_slot_then_the_one_used_longest_ago() -> None:
     assert slots.take([1], "d") is None
     slots.release(2, [6])
     assert slots.take([1], "e").number == 2
-
-
-def test_common_prefix() -> None:
-    assert common_prefix([1, 2, 3], [1, 2, 4, 5]) == 2
-    assert common_prefix([], [1]) == 0
-    assert common_prefix([1], [1, 2]) == 1
 
 
 def test_a_next_turn_without_the_thinking_goes_to_its_slot() -> None:

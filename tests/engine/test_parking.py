@@ -1,0 +1,297 @@
+"""Whatever is parked, restored and dropped, answers are those of the same request alone."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from engine.checkpoints import Shelf
+from engine.engine import Engine, EngineOptions
+from engine.parking import ParkingLimits
+from engine.pipeline import Cells, Checkpoint
+from engine.request import Request
+from engine.sampling import Sampling
+from engine.slots import find_reuse
+from tests.engine.engine_driver import Answer, collect, plain_answer, run
+from tests.engine.toy_pipeline import ToyPipeline
+
+TURN = 3
+CONTEXT = 96
+OPTIONS = EngineOptions(
+    turn_ids=frozenset({TURN}),
+    chunk=8,
+    spec=3,
+    checkpoint_every=4,
+    checkpoint_root=4,
+    parking=ParkingLimits(size_bytes=4000, least_tokens=1),
+)
+
+
+def ask(tokens: list[int], max_new: int = 4, name: str = "r", **more: object) -> Request:
+    return Request(id=name, tokens=tuple(tokens), max_new=max_new, **more)
+
+
+def engine_with(slots: int = 1, free: int = 10**9, **limits: int) -> Engine:
+    parking = replace(OPTIONS.parking, **limits)
+    return Engine(ToyPipeline(slots, CONTEXT), replace(OPTIONS, parking=parking), free=lambda: free)
+
+
+def talk(engine: Engine, tokens: list[int], max_new: int = 4) -> tuple[int, list[int]]:
+    """How many tokens of a prompt were held already, and all that is held after its answer."""
+    started = engine.submit(ask(tokens, max_new))
+    answers: dict[str, Answer] = {}
+    collect([started], answers)
+    while engine.busy:
+        collect(engine.step(), answers)
+    assert answers["r"].tokens == plain_answer(tokens, max_new, Sampling(), ())[0]
+    return started.reused, [*tokens, *answers["r"].tokens]
+
+
+def counts(engine: Engine) -> tuple[int, int, int]:
+    return engine.work.parked, engine.work.restored, engine.work.dropped
+
+
+A, B = [1, 1, 2, 1], [2, 2, 1, 2]
+
+
+def test_a_conversation_that_lost_its_slot_goes_on_where_it_was() -> None:
+    engine = engine_with()
+    _, first = talk(engine, A)
+    _, other = talk(engine, B)
+    assert counts(engine) == (1, 0, 0)
+    reused, _ = talk(engine, [*first, 1])
+    assert reused == len(first) - 1, "its last token was never computed"
+    assert counts(engine) == (2, 1, 0)
+    assert len(engine.parking) == 1
+    assert talk(engine, [*other, 1])[0] == len(other) - 1
+
+
+def test_the_next_turn_of_a_conversation_parks_nothing() -> None:
+    engine = engine_with()
+    _, first = talk(engine, [TURN, *A, TURN, *B])
+    talk(engine, [*first, 1])
+    talk(engine, [TURN, *A, TURN, *B, TURN, 1])
+    assert counts(engine) == (0, 0, 0)
+
+
+def test_a_parked_prompt_without_the_answers_thinking_goes_on_at_its_checkpoint() -> None:
+    engine = engine_with()
+    prompt = [TURN, *A, TURN, *B]
+    talk(engine, prompt)
+    talk(engine, B)
+    assert talk(engine, [*prompt, 0, 0, 0])[0] == len(prompt)
+    assert len(engine.parking) == 1, "B: the other is in its slot again"
+
+
+def test_a_conversation_that_begins_alike_leaves_the_parked_one_where_it_is() -> None:
+    engine = engine_with()
+    root = [TURN, *A, 1, 1, 1, 2, 2]
+    _, first = talk(engine, [*root, TURN, *B, 1, 1, 1, 1, 1, 1])
+    talk(engine, [0, 0, 0])
+    assert talk(engine, [*root, TURN, 0, 0])[0] >= len(root)
+    assert counts(engine) == (2, 1, 0)
+    talk(engine, [0, 0])
+    assert talk(engine, [*first, 0])[0] == len(first) - 1
+
+
+def test_a_longer_turn_of_a_parked_conversation_takes_its_place() -> None:
+    engine = engine_with(2)
+    _, first = talk(engine, A)
+    engine.submit(ask([2, 2], slot=0, name="other"))
+    while engine.busy:
+        engine.step()
+    assert len(engine.parking) == 1
+    engine.submit(ask([*first, 1], slot=1, name="again"))
+    while engine.busy:
+        engine.step()
+    assert len(engine.parking) == 0
+
+
+def test_the_one_used_longest_ago_goes_first() -> None:
+    # Each has 7 computed tokens: 28 bytes, and the state at its end and three checkpoints.
+    engine = engine_with(conversations=2)
+    held = [talk(engine, [n, n, n, n])[1] for n in (5, 6, 7, 8)]
+    assert counts(engine) == (3, 0, 1)
+    assert talk(engine, [*held[0], 1])[0] == 0
+    assert talk(engine, [*held[2], 1])[0] == len(held[2]) - 1
+
+
+def test_old_checkpoints_go_before_conversations() -> None:
+    engine = engine_with(size_bytes=1200)
+    prompts = [[n] * 16 for n in (5, 6, 7)]
+    held = [talk(engine, prompt)[1] for prompt in prompts]
+    # 76 bytes of cells, the end and four checkpoints: 576 each, 376 with two of them.
+    assert counts(engine) == (2, 0, 0)
+    assert engine.parking.size_bytes <= 1200
+    assert [talk(engine, [*tokens, 1])[0] for tokens in held[:2]] == [len(held[0]) - 1] * 2
+
+
+def test_what_is_larger_than_all_room_is_dropped_and_others_stay() -> None:
+    engine = engine_with(size_bytes=400)
+    _, small = talk(engine, A)
+    talk(engine, [5] * 40)
+    talk(engine, B)
+    assert counts(engine) == (1, 0, 1)
+    assert talk(engine, [*small, 1])[0] == len(small) - 1
+
+
+def test_memory_of_the_machine_stays_free() -> None:
+    for free, parked in ((1000, 0), (1_500, 1)):
+        engine = engine_with(free=free, free_bytes=1000)
+        talk(engine, A)
+        talk(engine, B)
+        assert counts(engine) == (parked, 0, 1 - parked)
+
+
+def test_nothing_is_parked_unless_it_is_asked_for_or_when_it_is_short() -> None:
+    for limits in ({"size_bytes": 0}, {"least_tokens": 8}):
+        engine = engine_with(**limits)
+        talk(engine, A)
+        talk(engine, B)
+        assert counts(engine) == (0, 0, 0)
+
+
+def test_ids_are_compared_and_not_their_hash() -> None:
+    """-1 and -2 have one hash in Python, and so do tuples of them."""
+    assert hash((1, -1, 2)) == hash((1, -2, 2))
+    shelf = Shelf(4, [Checkpoint(1, None), Checkpoint(2, None)])
+    assert find_reuse([1, -1, 2], shelf, (1, -2, 2, 5)).length == 1
+    assert find_reuse([1, -1, 2], shelf, (1, -1, 2, 5)).length == 3
+
+
+def test_a_read_that_gave_way_is_parked_and_goes_on() -> None:
+    engine = engine_with()
+    long = [1] * 40
+    engine.submit(ask(long))
+    engine.step()
+    engine.step()
+    end = engine.cancel("r")
+    assert end is not None
+    talk(engine, [5, 5])
+    assert talk(engine, long)[0] == end.held == 8
+
+
+class Conversations(RuleBasedStateMachine):
+    """Clients of one engine: they begin, go on, fork, walk away; memory comes and goes."""
+
+    @initialize(
+        slots=st.integers(1, 3),
+        size_bytes=st.sampled_from([500, 1200, 4000]),
+        conversations=st.integers(0, 3),
+        checkpoints=st.integers(0, 5),
+        runs_ahead=st.booleans(),
+        spec=st.integers(1, 4),
+    )
+    def start(self, checkpoints: int, runs_ahead: bool, spec: int, **sizes: int) -> None:
+        self.limits = ParkingLimits(
+            size_bytes=sizes["size_bytes"],
+            conversations=sizes["conversations"],
+            free_bytes=1000,
+            least_tokens=3,
+        )
+        options = replace(OPTIONS, checkpoints=checkpoints, spec=spec, parking=self.limits)
+        self.free = 10**6
+        pipeline = ToyPipeline(sizes["slots"], CONTEXT, runs_ahead=runs_ahead)
+        self.engine = Engine(pipeline, options, free=lambda: self.free)
+        self.asked: dict[str, Request] = {}
+        self.answers: dict[str, Answer] = {}
+        self.histories: list[list[int]] = [[1, 2, TURN, 1, 1, TURN], [1, 2, TURN, 2], [], [2]]
+
+    @rule(
+        turns=st.lists(
+            st.tuples(
+                st.integers(0, 3),
+                st.sampled_from([0.4, 0.8, 1.0, 1.0, 1.0]),
+                st.lists(st.integers(0, TURN), min_size=1, max_size=6),
+                st.integers(1, 9),
+                st.booleans(),
+                st.integers(0, 4),
+            ),
+            min_size=4,
+            max_size=9,
+        )
+    )
+    def talk(self, turns: list[tuple[int, float, list[int], int, bool, int]]) -> None:
+        for client, keep, new, max_new, warm, windows in turns:
+            while all(slot.run for slot in self.engine.slots):
+                self.tell(self.engine.step())
+            history = self.histories[client]
+            prompt = [*history[: round(keep * len(history))], *new][-CONTEXT // 2 :]
+            free = [one.index for one in self.engine.slots if one.run is None]
+            request = ask(
+                prompt,
+                max_new,
+                f"{len(self.asked)} {client}",
+                sampling=Sampling(temperature=0.9, seed=7) if warm else Sampling(),
+                slot=free[0] if windows == 0 else None,
+                hashes=True,
+            )
+            self.asked[request.id] = request
+            collect([self.engine.submit(request)], self.answers)
+            for _ in range(windows):
+                self.tell(self.engine.step())
+
+    @rule(windows=st.integers(1, 6))
+    def step(self, windows: int) -> None:
+        for _ in range(windows):
+            self.tell(self.engine.step())
+
+    @rule(which=st.integers(0, 2))
+    def walk_away(self, which: int) -> None:
+        self.tell(self.engine.settle())
+        running = [slot.run.request.id for slot in self.engine.slots if slot.run]
+        if running and (end := self.engine.cancel(running[which % len(running)])):
+            self.tell([end])
+
+    @rule(free=st.sampled_from([0, 1300, 10**6]))
+    def memory(self, free: int) -> None:
+        self.free = free
+
+    def tell(self, events: list[object]) -> None:
+        collect(events, self.answers)  # type: ignore[arg-type]
+        for event in events:
+            answer = self.answers[event.id]  # type: ignore[attr-defined]
+            if answer.end and event is answer.end:
+                client = int(answer.end.id.split()[1])
+                self.histories[client] = [*self.asked[answer.end.id].tokens, *answer.tokens]
+
+    @precondition(lambda self: hasattr(self, "engine"))
+    @invariant()
+    def room(self) -> None:
+        parking = self.engine.parking
+        assert parking.size_bytes <= self.limits.size_bytes
+        assert not self.limits.conversations or len(parking) <= self.limits.conversations
+        work = self.engine.work
+        assert len(parking) <= work.parked
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        while self.engine.busy:
+            self.tell(self.engine.step())
+        for name, request in self.asked.items():
+            answer = self.answers[name]
+            tokens, hashes = plain_answer(request.tokens, request.max_new, request.sampling, ())
+            assert answer.end is not None
+            count = len(answer.tokens) if answer.end.finish == "cancel" else len(tokens)
+            assert answer.tokens == tokens[:count]
+            assert answer.hashes == hashes[:count]
+
+
+Conversations.TestCase.settings = settings(max_examples=60, stateful_step_count=12, deadline=None)
+TestConversations = Conversations.TestCase
+
+
+def test_a_pipeline_that_puts_back_too_little_is_found() -> None:
+    class Forgetful(ToyPipeline):
+        def put_in(self, slot: int, cells: Cells, length: int) -> None:
+            owner, tokens = cells.state
+            super().put_in(slot, Cells(cells.length, (owner, (0, *tokens[1:]))), length)
+
+    engine = Engine(Forgetful(1, CONTEXT), OPTIONS)
+    _, first = talk(engine, A)
+    talk(engine, B)
+    with pytest.raises(AssertionError, match="overwritten"):
+        run(engine, ask([*first, 1]))
