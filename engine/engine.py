@@ -181,6 +181,9 @@ class Engine:
                 f"{count} prompt tokens and {request.max_new} new ones are more than the context"
                 f" of {context} tokens"
             )
+        biased = [token for token, _ in request.sampling.logit_bias]
+        if biased and not 0 <= min(biased) <= max(biased) < vocab:
+            raise RequestError(f"logit_bias names tokens {min(biased)} to {max(biased)} of {vocab}")
         if request.form and self.constraints is None:
             raise RequestError("this engine holds answers to no schema")
         if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:

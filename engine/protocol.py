@@ -54,6 +54,8 @@ being read; it is answered by that request's `DONE .. cancel` (or, read for a sl
                                         (before temperature, penalties and filters), N others
     < RH hex                            key `hashes=1`: a hash of the row's logits
 
+The key `logit_bias` is `id:value,id:value`.
+
 The fields of a line only ever grow at its end; a reader ignores fields that it does not know.
 Unknown `key=value` words of a request are skipped; a known key with a bad value is an ERR.
 """
@@ -197,7 +199,9 @@ def _parse_generate(word: str, words: Sequence[str], rid: str) -> Gen | BatchGen
     stray = [key for key, sign, _ in pairs if not sign]
     if stray:
         raise ProtocolError(f"{word}: {stray[0][:40]!r} is not key=value", rid)
-    given = {key: value for key, _, value in pairs}
+    given: dict[str, object] = {key: value for key, _, value in pairs}
+    if "logit_bias" in given:
+        given["logit_bias"] = [one.split(":") for one in str(given["logit_bias"]).split(",")]
     ids = tuple(map(int, words[-1].split(",")))
     try:
         numbers = [msgspec.convert(text, Count, strict=False) for text in words[:head]]

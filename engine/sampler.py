@@ -1,9 +1,9 @@
 """From a row of logits to a token. A GPU twin follows this text and gets the same tokens.
 
 1. The logits are float32 and finite; anything else ends the request.
-2. Penalties, float32, for each distinct token of the last `penalty_last_n` ones (prompt and
-   answer), `count` times among them: `l = l / repeat` if `l > 0`, else `l * repeat`; then
-   `l = l - (count * freq + present)`.
+2. `logit_bias`, float32, is added. Penalties, float32, for each distinct token of the last
+   `penalty_last_n` ones (prompt and answer), `count` times among them: `l = l / repeat` if
+   `l > 0`, else `l * repeat`; then `l = l - (count * freq + present)`.
    A constraint leaves out the tokens that it forbids: what follows sees the others alone.
 3. Temperature 0: the largest logit, the lowest token id among equals. Nothing more happens.
 4. `top_k` > 0: the k largest, of equal ones the lowest ids.
@@ -76,6 +76,8 @@ def choose(
     if not np.isfinite(row).all():
         bad = int(np.flatnonzero(~np.isfinite(row))[0])
         raise RequestError(f"the logit of token {bad} at position {position} is {row[bad]}")
+    if sampling.logit_bias:
+        row = _biased(row, sampling.logit_bias)
     if sampling.penalises:
         row = _penalised(row, before[-sampling.penalty_last_n :], sampling)
     if allowed is None:
@@ -162,6 +164,12 @@ def report(row: Floats, token: int, top: int | None, hashed: bool) -> Choice:
 def hash_row(row: Floats) -> str:
     """blake2b (8 bytes, hex) of a row's float32 logits, little-endian."""
     return hashlib.blake2b(row.astype("<f4", copy=False).tobytes(), digest_size=8).hexdigest()
+
+
+def _biased(row: Floats, bias: Sequence[tuple[int, float]]) -> Floats:
+    row = row.copy()
+    row[[token for token, _ in bias]] += np.array([value for _, value in bias], np.float32)
+    return row
 
 
 def _penalised(row: Floats, seen: Sequence[int], sampling: Sampling) -> Floats:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.errors import RequestError
 
 MAX_SEED = 2**63 - 1
+LARGEST_BIAS = 100
 _WHOLE = ("top_k", "seed", "penalty_last_n")
 
 
@@ -27,6 +28,8 @@ class Sampling:
     penalty_freq: float = 0.0
     penalty_present: float = 0.0
     penalty_last_n: int = 64
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids, each once, and what is added to their logits."""
 
     def __post_init__(self) -> None:
         self._check("temperature", 0, 100)
@@ -38,6 +41,10 @@ class Sampling:
         self._check("penalty_freq", -100, 100)
         self._check("penalty_present", -100, 100)
         self._check("penalty_last_n", 0, 2**31 - 1)
+        for token, bias in self.logit_bias:
+            if not math.isfinite(bias) or abs(bias) > LARGEST_BIAS:
+                limit = f"-{LARGEST_BIAS} to {LARGEST_BIAS}"
+                raise RequestError(f"logit_bias of token {token} is {bias!r}, allowed is {limit}")
 
     @property
     def greedy(self) -> bool:
@@ -53,7 +60,7 @@ class Sampling:
     @property
     def plain(self) -> bool:
         """True when the token is that of the largest logit."""
-        return self.temperature == 0 and not self.penalises
+        return self.temperature == 0 and not self.penalises and not self.logit_bias
 
     @property
     def lowers(self) -> bool:

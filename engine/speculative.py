@@ -95,7 +95,7 @@ def _token(
     if sampling.plain and best >= 0 and (constraint is None or constraint.allows(best)):
         return best
     allowed = constraint.allowed() if constraint else None
-    free = best >= 0 and allowed is None
+    free = best >= 0 and allowed is None and not sampling.logit_bias
     token = logits.drawn(row) if free else None
     if token is None:
         recent = slot.tokens[-max(1, sampling.penalty_last_n) :]

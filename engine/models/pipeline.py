@@ -129,7 +129,7 @@ class DevicePipeline:
             spans.append((slot, start, count, certain))
             rows = range(first + logits_from, first + count)
             wanted += rows
-            if sampling is not None and not sampling.plain:
+            if sampling is not None and not sampling.plain and not sampling.logit_bias:
                 asks += [Ask(row, row + start + 1 - first, sampling) for row in rows]
         found = self._found = self._runner.forward(tokens, spans, wanted, asks)
 

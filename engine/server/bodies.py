@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import ClientDisconnect, Request
 
+from engine.sampling import LARGEST_BIAS
 from engine.server.http_errors import ApiError, bad_field
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
@@ -17,11 +18,14 @@ from engine.server.sampling import SamplingFields
 T = TypeVar("T")
 MAX_STOPS, MAX_STOP_SEQUENCES = 4, 16
 MOST_CHOICES = 64
+MOST_BIASED = 1024
 DRAIN_S = 5.0
 _FORM = "application/x-www-form-urlencoded"  # what curl -d says of any body
-_AT = re.compile(r"^(.*) - at `(?:key in )?\$\.?([^`]*)`$")
+_AT = re.compile(r"^(.*) - at `(?:key` in `)?\$\.?([^`]*)`$")
 _FIELD = re.compile(r"(?:Object missing required field|Object contains unknown field) `(\w+)`")
 
+TokenId = Annotated[int, Meta(ge=0)]
+Bias = Annotated[float, Meta(ge=-LARGEST_BIAS, le=LARGEST_BIAS)]
 TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
 
 
@@ -42,7 +46,7 @@ class GenerationBody(SamplingFields, frozen=True, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[TokenId, Bias], Meta(max_length=MOST_BIASED)] | None = None
     return_progress: bool | None = None
 
 
@@ -151,8 +155,6 @@ def stops_of(body: GenerationBody) -> tuple[str, ...]:
 
 def check_common(body: GenerationBody) -> None:
     """Refuse what is asked for and not done here, rather than ignore it."""
-    if body.logit_bias:
-        raise bad_field("logit_bias", "is not supported")
     if body.stream_options is not None and not body.stream:
         raise bad_field("stream_options", "is only allowed with stream")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -183,7 +184,11 @@ class Endpoints:
         return Generation(self._bridge, ticket, self._text, stops, parser, chat.opening)
 
     def _keys(self, body: GenerationBody, logprobs: int | None) -> Keys:
-        return keys_of(body, self._options.sampling, logprobs)
+        keys = keys_of(body, self._options.sampling, logprobs)
+        if not body.logit_bias:
+            return keys
+        self._checked([*body.logit_bias], "logit_bias")
+        return msgspec.structs.replace(keys, logit_bias=tuple(body.logit_bias.items()))
 
     def _prompts(self, body: CompletionBody) -> list[list[int]]:
         prompt = body.prompt

@@ -23,6 +23,8 @@ samplings = st.sampled_from(
         Sampling(temperature=0.8, seed=5),
         Sampling(temperature=1.2, top_p=0.8, top_k=20, min_p=0.01, seed=2**40),
         Sampling(penalty_repeat=1.3, penalty_last_n=6),
+        Sampling(logit_bias=((5, 3.0), (7, -100.0)), penalty_freq=0.5),
+        Sampling(temperature=0.9, seed=4, logit_bias=((9, 4.5),)),
         Sampling(temperature=0.6, seed=9, penalty_freq=0.4, penalty_present=0.7),
     ]
 )
@@ -213,6 +215,7 @@ def test_the_context_may_be_filled_to_its_end() -> None:
         (ask([1], max_new=0), "max_new is 0"),
         (ask([1], logprobs=21), "logprobs is 21, allowed is 0 to 20"),
         (ask([1], slot=7), "slot is 7, allowed is 0 to 0"),
+        (ask([1], sampling=Sampling(logit_bias=((VOCAB, 1.0),))), f"logit_bias .* {VOCAB}"),
     ],
 )
 def test_a_bad_request_is_refused_and_changes_nothing(request_: Request, words: str) -> None:

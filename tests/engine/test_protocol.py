@@ -31,6 +31,8 @@ keys = st.builds(
     spec_min_p=st.none() | fractions,
     logprobs=st.none() | counts,
     hashes=st.none() | st.booleans(),
+    logit_bias=st.none()
+    | st.lists(st.tuples(counts, st.floats(-100, 100)), min_size=1, max_size=4).map(tuple),
 )
 ids = st.lists(st.integers(0, 10**9 - 1), min_size=1, max_size=20).map(tuple)
 
@@ -92,6 +94,8 @@ def test_any_text_is_read_or_refused(line: str) -> None:
         ("GEN 5 temperature=warm 1", "temperature"),
         ("GEN 5 temperature=nan 1", "temperature"),
         ("GEN 5 top_p=1.5 1", "top_p"),
+        ("GEN 5 logit_bias=3 1", "logit_bias"),
+        ("GEN 5 logit_bias=3:x 1", "logit_bias"),
         ("BSTOP", "slot"),
         ("BSTOP x", "slot"),
     ],

@@ -93,6 +93,27 @@ def test_frequency_and_presence_follow_openais_formula(
     np.testing.assert_allclose(_penalised(row, history, sampling), expected, rtol=1e-5, atol=1e-5)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    bias=st.dictionaries(st.integers(0, 30), st.floats(-100, 100, width=32), min_size=1),
+)
+def test_a_bias_equals_transformers(seed: int, bias: dict[int, float]) -> None:
+    row = random_row(seed, 31)
+    kept = row.copy()
+    # That processor refuses a bias of 0.
+    by_token = {(token,): value for token, value in bias.items() if value} or {(0,): 1e-30}
+    oracle = hf.SequenceBiasLogitsProcessor(by_token)
+    scores = oracle(torch.tensor([[0]]), torch.from_numpy(row.copy())[None])[0].numpy()
+    sampling = Sampling(logit_bias=tuple(bias.items()))
+    assert choose(row, [], 0, sampling) == int(np.argmax(scores))
+    history = [1, 2, 2]
+    more = {"temperature": 0.9, "seed": 4, "penalty_freq": 0.5}
+    expected = choose(scores, history, 3, Sampling(**more))
+    assert choose(row, history, 3, Sampling(logit_bias=tuple(bias.items()), **more)) == expected
+    assert (row == kept).all(), "the row is left alone"
+
+
 def test_penalties_see_the_last_n_tokens_only() -> None:
     row = np.zeros(4, np.float32)
     strict = Sampling(penalty_present=1.0, penalty_last_n=2)

@@ -43,3 +43,9 @@ def test_the_defaults_are_greedy_and_without_penalties() -> None:
     assert not Sampling().penalises
     assert not Sampling(penalty_repeat=2.0, penalty_last_n=0).penalises
     assert Sampling(penalty_freq=0.1).penalises
+
+
+@pytest.mark.parametrize("bias", [100.5, -101.0, math.inf, math.nan])
+def test_a_bias_has_limits(bias: float) -> None:
+    with pytest.raises(RequestError, match=r"logit_bias of token 7 is .*-100 to 100"):
+        Sampling(logit_bias=((1, 2.0), (7, bias)))

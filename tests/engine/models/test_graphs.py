@@ -205,8 +205,9 @@ def test_answers(pair: tuple[DevicePipeline, DevicePipeline]) -> None:
         Sampling(temperature=1.0, min_p=0.01, seed=7),
         Sampling(penalty_repeat=1.3, penalty_last_n=6),
         Sampling(temperature=0.6, top_k=5, seed=9, penalty_freq=0.4, penalty_present=-0.7),
+        Sampling(temperature=0.6, seed=9, logit_bias=((30, 9.0), (31, 8.0), (32, -100.0))),
     )
-    for first in (0, 2, 4):
+    for first in (0, 2, 5):
         answers = []
         for pipeline, spec, told in ((pair[0], 1, False), (pair[1], 4, first == 2)):
             requests = [

@@ -232,6 +232,12 @@ def test_sampling_reaches_the_engine(server: Running) -> None:
     assert f"{keys},penalty_freq=-0.5,penalty_present=0.5,penalty_last_n=5" in line
 
 
+def test_a_bias_reaches_the_engine(server: Running) -> None:
+    send = partial(ask, server, script(say="x"), logit_bias={"97": -100, "5": 2.5})
+    assert "logit_bias=((97, -100.0), (5, 2.5))" in server.order_of(send)
+    assert "logit_bias" not in server.order_of(partial(ask, server, script(say="x"), logit_bias={}))
+
+
 def test_equal_seeds_stay_equal_and_no_seed_is_a_new_one(server: Running) -> None:
     seeds = []
     for seed in (0, 0, -3, None, None):

@@ -190,6 +190,7 @@ def test_slots_and_activity_are_visible() -> None:
     with running({"slots": 2}) as run:
         threads = held(run, 3)
         run.until(lambda s: all(t.phase == "decoding" for t in s.bridge.running.values()))
+        run.until(lambda s: len(s.bridge.queue) == 1)
         live = run.http.get("/metrics").json()["live"]
         assert (live["running"], live["waiting"], live["state"]) == (2, 1, "generating")
         page = run.http.get("/metrics?format=prometheus").text

@@ -102,6 +102,17 @@ def test_sampled_answers_depend_on_their_seed_only() -> None:
         assert texts[0] == texts[2] != texts[1]
 
 
+def test_a_bias_forbids_a_token_and_forces_another() -> None:
+    (ids,) = prompts(1)
+    with running(**toy()) as run:
+        free = ask(run, ids, max_tokens=12).json()["choices"][0]["text"]
+        most = max(free, key=free.count)
+        without = ask(run, ids, max_tokens=12, logit_bias={str(ord(most)): -100}).json()
+        assert most not in without["choices"][0]["text"]
+        forced = ask(run, ids, max_tokens=12, logit_bias={"9": 100}, temperature=1.0).json()
+        assert forced["choices"][0]["text"] == chr(9) * 12
+
+
 def test_each_of_several_answers_has_a_seed_of_its_own() -> None:
     first, second = prompts(2)
     with running(**toy()) as run:
