@@ -12,6 +12,7 @@ from engine.messages import (
     Admitted,
     BatchGen,
     BatchStop,
+    BatchYield,
     Done,
     Event,
     Failed,
@@ -25,6 +26,7 @@ from engine.messages import (
     SlotDone,
     SlotToken,
     Token,
+    Yielded,
 )
 from engine.schemas import FIELD
 from engine.server.board import Board
@@ -34,7 +36,7 @@ from engine.server.options import ServerOptions
 from engine.server.silence import Silence
 from engine.server.slots import SlotTable
 from engine.server.ticket import Finish, Ticket
-from engine.server.waiting import next_in_line
+from engine.server.waiting import gives_way, next_in_line
 
 log = logging.getLogger("strata.server")
 
@@ -43,7 +45,8 @@ class Bridge:
     """All requests of this server. Everything runs on one event loop; nothing here waits for HTTP.
 
     * `submit` queues a request. `_dispatch` seats one while a slot is free: first come, first
-      served, or short ones first as far as `next_in_line` lets them.
+      served, or short ones first as far as `next_in_line` lets them. Where the engine parks what
+      was read, a long prompt that is being read gives its slot to a short one (`gives_way`).
     * A request that was sent lives in `running` until the engine says that it is over, also when
       its client has gone: only then is its slot free again.
     * When the engine dies, everything in `running` fails with the reason. What still waits was
@@ -62,6 +65,8 @@ class Bridge:
         self._silence = Silence(options.engine_silence_s, self.running.values())
         self.lives = Lives(options, self._silence, self.board, self._handle, self._died)
         self._rids = count(1)
+        self.preempted = 0
+        """Reads that gave their slot to a shorter prompt."""
 
     # The client's side
 
@@ -122,6 +127,7 @@ class Bridge:
             ticket = self.queue[next_in_line(self.queue, short, wait_s, time.monotonic())]
             slot = self.slots.take(ticket.prompt, ticket.rid)
             if slot is None:
+                self._ask_to_yield(ticket.prompt)
                 break
             self.queue.remove(ticket)
             ticket.seat(slot.number)
@@ -132,14 +138,44 @@ class Bridge:
             process.send(order)
         self._silence.working(bool(self.running))
 
+    def _ask_to_yield(self, prompt: Sequence[int]) -> None:
+        """Have a read give its slot to `prompt`, if the rules say so."""
+        readers = [ticket for ticket in self.running.values() if ticket.phase == "reading"]
+        under_way = any(ticket.asked_to_yield for ticket in readers)
+        if under_way or not self._fact("conversation_cache_mib"):
+            return
+        reader = gives_way(readers, prompt, self._fact("prefill"))
+        if reader is not None and reader.slot is not None and self.lives.process is not None:
+            reader.asked_to_yield = True
+            self.lives.process.send(BatchYield(reader.slot, reader.rid))
+
+    def _fact(self, name: str) -> int:
+        """A number that the engine told; 0: none."""
+        value = self.info.get(name)
+        return value if isinstance(value, int) else 0
+
+    def _gave_way(self, ticket: Ticket) -> None:
+        """Its slot goes to whoever is next, and it is next behind that one."""
+        wait_s, short = self.options.admit_max_wait_s, self.options.admit_short_tokens
+        if ticket.slot is not None:
+            self.slots.release(ticket.slot, ticket.prompt[: ticket.read])
+        del self.running[ticket.rid]
+        ticket.queue_again()
+        self.preempted += 1
+        line = [ticket]
+        if self.queue:  # else whoever asked has left
+            line.append(self.queue[next_in_line(self.queue, short, wait_s, time.monotonic())])
+            self.queue.remove(line[-1])
+        self.queue.extendleft(line)
+        self._dispatch()
+
     def _handle(self, event: Event) -> None:
         match event:
             case Info():
                 self.info = {**self.info, **event.values}
             case Ready():
-                seats = self.info.get("batch_slots", 1)
                 self.max_context = event.max_context
-                self.slots = SlotTable(max(1, seats if isinstance(seats, int) else 1))
+                self.slots = SlotTable(max(1, self._fact("batch_slots")))
                 self._dispatch()
                 if self.options.announce is not None:
                     seats = len(self.slots)
@@ -167,6 +203,8 @@ class Bridge:
                 if ticket.overflowed:
                     self.cancel(ticket)
                     ticket.end("cancel", ApiError(503, "the client reads too slowly"))
+            case Yielded():
+                ticket.yielded = True
             case Done():
                 ticket.done = event
             case Admitted():
@@ -180,6 +218,9 @@ class Bridge:
     def _admitted(self, ticket: Ticket, goes_on: bool) -> None:
         if goes_on:
             ticket.phase = "decoding"
+            return
+        if ticket.yielded and ticket.cancelled is None:
+            self._gave_way(ticket)
             return
         finish = ticket.done.finish if ticket.done else "cancel"
         whole = finish == "stop" or len(ticket.generated) >= ticket.max_new

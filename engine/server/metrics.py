@@ -114,6 +114,11 @@ class Metrics:
         rate = hits / (hits + fetches) if hits + fetches else 1.0
         return {"hits": hits, "fetches": fetches, "hit_rate": rate}
 
+    @property
+    def preempted(self) -> int:
+        """Reads that gave their slot to a shorter prompt."""
+        return self._bridge.preempted
+
     def conversation_cache(self) -> dict[str, int] | None:
         """Conversations that lost their slot, since the engine's start, by its last line about
         them; `None`: it keeps none."""

@@ -42,7 +42,7 @@ def exposition(metrics: Metrics, model: str) -> str:
         page.counter(
             f"strata:conversations_{name}_total", f"Conversations without a slot, {name}", count
         )
-    page.counter("vllm:num_preemptions_total", "Requests preempted (never done)", 0)
+    page.counter("vllm:num_preemptions_total", "Reads that gave their slot away", metrics.preempted)
     page.histogram("vllm:time_to_first_token_seconds", "Arrival to first token", metrics.ttft)
     page.histogram("vllm:inter_token_latency_seconds", "Between tokens", metrics.inter_token)
     page.histogram("vllm:e2e_request_latency_seconds", "Arrival to end", metrics.e2e)

@@ -69,6 +69,11 @@ class Ticket:
     read: int = 0
     read_ms: float = 0.0
     reused: int = 0
+    gave_way: int = 0
+    """How often another one got its slot while its prompt was read."""
+    asked_to_yield: bool = False
+    yielded: bool = False
+    """The engine obeyed: it has no slot, and is sent again."""
     cancelled: float | None = None
     done: Done | None = None
     slot_done: SlotDone | None = None
@@ -103,8 +108,15 @@ class Ticket:
     def resume(self, reused: int) -> None:
         """The engine holds `reused` tokens of the prompt already."""
         self.taken = True
-        self.reused = reused
+        if not self.gave_way:
+            self.reused = reused
         self.read = max(self.read, reused)
+
+    def queue_again(self) -> None:
+        """It gave its slot away; what was read is parked."""
+        self.gave_way += 1
+        self.asked_to_yield = self.yielded = False
+        self.phase, self.slot, self.done = "queued", None, None
 
     def token(self, token: int) -> None:
         """The engine printed `token`."""

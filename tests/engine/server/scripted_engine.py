@@ -27,6 +27,7 @@ from engine.messages import (
     Admitted,
     BatchGen,
     BatchStop,
+    BatchYield,
     Command,
     Done,
     Event,
@@ -42,6 +43,7 @@ from engine.messages import (
     SlotDone,
     SlotToken,
     Token,
+    Yielded,
 )
 from engine.protocol import ProtocolError, format_message, parse_command
 
@@ -132,6 +134,13 @@ class Engine:
                 job = self.jobs.get(item.slot)
                 if job and job.order.rid == item.rid and not job.script.get("deaf"):
                     job.stopped = True
+            case BatchYield():
+                self.tell(f"byield {item.slot} {item.rid}")
+                job = self.jobs.get(item.slot)
+                if job and job.order.rid == item.rid and not job.admitted:
+                    self.say(Yielded(item.slot, job.read, item.rid))
+                    job.stopped = True
+                    self.move(job)
             case BatchGen():
                 self.start(item)
 
