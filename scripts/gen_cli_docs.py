@@ -18,7 +18,11 @@ from setup.config.keys import CONFIG_KEYS, ConfigKey
 from strata_cli.main import run_cli
 
 DOCUMENT = "docs/cli.md"
-COMMANDS = ((), ("setup",), ("run",), ("check-exactness",), ("bench",), ("bench", "decode"))
+BENCHES = ("decode", "prefill", "serve", "join", "soak")
+COMMANDS = (
+    *((), ("setup",), ("run",), ("check-exactness",), ("bench",)),
+    *(("bench", name) for name in BENCHES),
+)
 
 INTRO = """# Commands, config file and engine flags
 

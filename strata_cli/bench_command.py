@@ -10,6 +10,7 @@ import typer
 
 from engine.errors import ConfigError
 from strata_cli.bench_decode import decode
+from strata_cli.bench_load import join, soak
 from strata_cli.bench_serve import compare, serve
 from strata_cli.bench_session import BenchSession, Repeat, Save, numbers
 from strata_cli.console import Console
@@ -80,6 +81,8 @@ def _write(synthetic: str | None, path: Path) -> None:
 
 bench.command()(decode)
 bench.command()(serve)
+bench.command()(join)
+bench.command()(soak)
 bench.command()(compare)
 
 

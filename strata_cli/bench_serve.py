@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import BenchSession, Save, numbers, publish
+from strata_cli.bench_session import Save, numbers
+from strata_cli.bench_target import ApiKey, Served, Url, target
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
@@ -28,23 +28,14 @@ from strata_cli.options import (
     given_path,
 )
 
-if TYPE_CHECKING:
-    from bench.records import Circumstances
-
 _MOST_CLIENTS = 1024
 
 
 def serve(
     config: ConfigPath = None,
-    url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Any OpenAI server; else one is started here."),
-    ] = None,
-    api_key: Annotated[str | None, typer.Option(metavar="KEY", help="Of that server.")] = None,
-    served: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which of its models; else the first that it lists."),
-    ] = None,
+    url: Url = None,
+    api_key: ApiKey = None,
+    served: Served = None,
     clients: Annotated[
         str, typer.Option(metavar="N,...", help="Clients that ask at the same time.")
     ] = "1,8",
@@ -69,20 +60,12 @@ def serve(
 ) -> int:
     """Clients of a server over HTTP: tokens per second of all of them, the time to the first token
     (TTFT) and between two tokens (TPOT), by percentiles of a round."""
-    from bench.serve import Load, connect, first_model, measure
+    from bench.serve import Load, measure
     from strata_cli.chosen import engine_flags
-    from strata_cli.own_server import own_server
 
     console = Console(as_json, quiet, verbose)
     counts = numbers(clients, "--clients", 1, _MOST_CLIENTS)
     loads = [Load(count, rounds, words, tokens, seed) for count in counts]
-    if url is not None:
-        with connect(url, api_key) as http:
-            name = served or first_model(http)
-            found = list(measure(http, name, loads, console.note))
-        return publish("serve", found, _elsewhere(url, name, api_key), console, save=save)
-    if api_key or served:
-        raise ConfigError("--api-key and --served are about another server", "name it with --url")
     flags = engine_flags(
         model=model,
         synthetic=synthetic,
@@ -93,10 +76,9 @@ def serve(
         spec=spec,
         engine_args=engine_args,
     )
-    session = BenchSession.begin(config, flags, console)
-    with own_server(config, session.plan.config) as (own, key), connect(own, key) as http:
-        found = list(measure(http, first_model(http), loads, console.note))
-    return session.finish("serve", found, save=save)
+    with target(config, flags, url, api_key, served, console) as server:
+        found = list(measure(server.http, server.model, loads, console.note))
+        return server.publish("serve", found, save)
 
 
 def compare(
@@ -130,15 +112,3 @@ def compare(
     titles = ("metric", "before", "after", "unit", "ratio", "95% interval", "faster")
     console.table(titles, rows, result=True)
     return 0
-
-
-def _elsewhere(url: str, model: str, api_key: str | None) -> Circumstances:
-    """Of a server that only its address is known of; the key stays out of the records."""
-    from bench.records import circumstances
-    from setup.probe import ThisMachine, probe
-
-    command = ["strata", *sys.argv[1:]]
-    if api_key:
-        command = [word.replace(api_key, "KEY") for word in command]
-    here = probe(ThisMachine(Path.cwd()))
-    return circumstances(command, here, model, {"url": url}, "unknown")

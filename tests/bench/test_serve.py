@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 import bench.records
+from bench.client import PERCENTILES, connect, percentile
 from bench.compare import compare, read_run
-from bench.serve import PERCENTILES, Load, connect, measure, percentile
+from bench.serve import Load, measure
 from engine.errors import ConfigError
 from tests.bench.test_early_close import Folded
 from tests.engine.server.harness import Running, running
