@@ -59,13 +59,14 @@ class MessagesBody(CountBody, frozen=True, kw_only=True):
 def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
     """The same as a chat request. `unasked`: whether a request thinks that says nothing of it;
     None: as the model's template has it. Raises `ApiError` 400 naming the field at fault."""
-    if body.messages[-1].role == "assistant":
-        raise bad_field("messages", "the last turn is the assistant's: it cannot be continued")
     messages = [ChatMessage(role="system", content=_text(body.system, "system"))]
     for number, turn in enumerate(body.messages):
         messages += _turn(turn, f"messages[{number}]")
     config = body.output_config or {}
     thinks = unasked if body.thinking is None else _thinks(body.thinking)
+    begun = body.messages[-1].role == "assistant"
+    if begun and body.thinking and thinks:
+        raise bad_field("thinking", "has no place before a last turn that is the assistant's")
     said: dict[str, Any] = {}
     if isinstance(body, MessagesBody):
         fields = SamplingFields.__struct_fields__
@@ -75,6 +76,7 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         messages=messages if body.system else messages[1:],
         tools=_tools(body),
         tool_choice=_choice(body),
+        continue_final_message=begun,
         enable_thinking=thinks,
         reasoning_budget_tokens=_budget(body),
         reasoning_effort=_effort(config) if thinks else None,

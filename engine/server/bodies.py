@@ -97,6 +97,7 @@ class ChatBody(GenerationBody, frozen=True, kw_only=True):
     reasoning_budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     enable_thinking: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    continue_final_message: bool | None = None
 
 
 class CompletionBody(GenerationBody, frozen=True, kw_only=True):

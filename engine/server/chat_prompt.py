@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.errors import TemplateError
-from engine.output_parser import CALL, FUNCTION, THINK
+from engine.output_parser import CALL, FUNCTION, THINK, THINK_END
 from engine.server.answer_form import AnswerForm, answer_form
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import bad_field
@@ -41,18 +41,24 @@ def chat_prompt(body: ChatBody, text: TextModel, think_most: int = 0) -> ChatPro
     fault."""
     tools = _tools(body)
     opening = _opening(body)
+    if opening and body.continue_final_message:
+        raise bad_field("tool_choice", "asks for a call, but the answer has begun as text")
     settings = _settings(body)
     form = answer_form(body, text, think_most)
-    if opening or (form and form.schema and form.think_end is None):
-        # A forced call leaves no room to think first.
-        settings["enable_thinking"] = False
     messages = _messages(body.messages)
+    begun = opening or _begun(body, messages)
+    if begun or (form and form.schema and form.think_end is None):
+        # An answer that has begun leaves no room to think first.
+        settings["enable_thinking"] = False
     try:
-        prompt = text.render(messages, tools, settings) + opening
+        prompt = text.render(messages, tools, settings)
     except TemplateError as error:
         raise bad_field("messages", error.message) from None
-    ids = tuple(text.encode(prompt, parse_special=True))
-    return ChatPrompt(ids, prompt.rstrip().endswith(THINK), tools, opening, form)
+    thinking = prompt.rstrip().endswith(THINK)
+    if begun and thinking:  # the template has no other way
+        prompt += f"\n{THINK_END}\n\n"
+    ids = tuple(text.encode(prompt + begun, parse_special=True))
+    return ChatPrompt(ids, thinking and not begun, tools, opening, form)
 
 
 def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
@@ -79,6 +85,18 @@ def _opening(body: ChatBody) -> str:
     if name not in names:
         raise bad_field("tool_choice", f"is not auto, none, required or one of {', '.join(names)}")
     return f"{CALL}\n{FUNCTION}{name}>\n"
+
+
+def _begun(body: ChatBody, messages: list[dict[str, Any]]) -> str:
+    """The text of a last turn that the answer continues, which is taken out of `messages`."""
+    if not body.continue_final_message:
+        return ""
+    last = messages.pop()
+    if last["role"] != "assistant" or last.get("tool_calls") or not last["content"]:
+        raise bad_field("messages", "the last turn is no assistant's text that can be continued")
+    if body.response_format and body.response_format.get("type") != "text":
+        raise bad_field("response_format", "is for whole answers, and this one has begun")
+    return str(last["content"])
 
 
 def _settings(body: ChatBody) -> dict[str, Any]:

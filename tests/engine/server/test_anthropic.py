@@ -114,6 +114,17 @@ def test_a_call_and_what_the_tool_gave(server: Running) -> None:
     server.control.wait_for("user: And now?")
 
 
+def test_an_answer_that_has_begun(server: Running) -> None:
+    """Only what is new comes back, with its white space."""
+    turns = [
+        {"role": "user", "content": script(say=" is Rome.")},
+        {"role": "assistant", "content": [{"type": "text", "text": "The city"}]},
+    ]
+    assert ask(server, turns).content[0].text == " is Rome."
+    assert ask(server, turns, tools=[TOOL]).content[0].text == " is Rome."
+    assert server.control.starting("[enable_thinking=False]The city")
+
+
 def test_ends(server: Running) -> None:
     answer = ask(server, script(say="one two three"), stop_sequences=[" tw", "xyz"])
     assert (answer.content[0].text, answer.stop_reason) == ("one", "stop_sequence")
@@ -138,7 +149,8 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
     [
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "assistant", "content": "I"}]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": ""}]}, "messages: the last turn"),
+        ({"messages": [{"role": "assistant", "content": "I"}], "thinking": ADAPTIVE}, "thinking: "),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "content[0]"),
         ({"tools": [{"type": "web_search", "name": "web"}]}, "tools[0]"),
         ({"tool_choice": {"type": "some"}}, "tool_choice"),
