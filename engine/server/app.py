@@ -222,6 +222,7 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
         Route("/models", tell.models),
         Route("/v1/chat/completions", ask.chat, methods=["POST"]),
         Route("/v1/completions", ask.completions, methods=["POST"]),
+        Route("/v1/responses", ask.responses, methods=["POST"]),
         Route("/v1/messages", ask.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", ask.count_tokens, methods=["POST"]),
         Route("/tokenize", ask.tokenize, methods=["POST"]),

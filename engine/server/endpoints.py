@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from engine.errors import RequestError
 from engine.messages import Keys
 from engine.output_parser import OutputParser
+from engine.server import responses_body
 from engine.server.anthropic_body import CountBody, MessagesBody, chat_of
 from engine.server.anthropic_format import AnthropicFormat
 from engine.server.bodies import (
@@ -34,6 +35,7 @@ from engine.server.format import Format
 from engine.server.generation import Generation
 from engine.server.http_errors import ApiError, bad_field
 from engine.server.options import ServerOptions
+from engine.server.responses_format import ResponsesFormat
 from engine.server.sampling import keys_of, keys_of_choice
 from engine.server.text_model import TextModel
 
@@ -74,6 +76,15 @@ class Endpoints:
             return AnthropicFormat(name, len(prompt.ids))
 
         return await self._chat(request, chat_of(body, self._unasked), format)
+
+    async def responses(self, request: Request) -> Response:
+        """POST /v1/responses, OpenAI's newer form of a chat."""
+        body = await read_body(request, self._options, responses_body.ResponsesBody)
+
+        def format(prompt: ChatPrompt) -> Format:
+            return ResponsesFormat(body, self._options.model_name)
+
+        return await self._chat(request, responses_body.chat_of(body), format)
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens: the tokens of the prompt that /v1/messages would read."""

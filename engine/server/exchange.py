@@ -85,9 +85,10 @@ class EventStream(Response):
         except ApiError as error:
             if not self._started:
                 raise
-            await self._write(send, self._format.encode(self._format.failed(error)))
+            failure = error
+            await self._write(send, lambda: self._format.encode(self._format.failed(failure)))
         else:
-            await self._write(send, self._format.done)
+            await self._write(send, lambda: self._format.done)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _quiet_s(self) -> float:
@@ -102,18 +103,20 @@ class EventStream(Response):
             chunks = self._format.progress(step, generation.ticket.reused)
         late = time.monotonic() - self._sent_at >= self._keepalive_s
         if chunks:
-            await self._write(send, b"".join(map(self._format.encode, chunks)))
+            await self._write(send, lambda: b"".join(map(self._format.encode, chunks)))
         elif isinstance(step, Quiet | Progress) or late:
-            await self._write(send, self._format.keep_alive)
+            await self._write(send, lambda: self._format.keep_alive)
         # Neither `next` nor `send` gives way while there is much to send and room for it.
         await asyncio.sleep(0)
 
-    async def _write(self, send: Send, data: bytes) -> None:
+    async def _write(self, send: Send, made: Callable[[], bytes]) -> None:
+        """`made` after what comes first: a format may number its events."""
+        data = b""
         if not self._started:
             self._started = True
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            data = b"".join(map(self._format.encode, self._format.first())) + data
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+            data = b"".join(map(self._format.encode, self._format.first()))
+        await send({"type": "http.response.body", "body": data + made(), "more_body": True})
         self._sent_at = time.monotonic()
 
 

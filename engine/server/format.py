@@ -23,11 +23,15 @@ Json = Mapping[str, Any]
 class Format(Protocol):
     """Builds the JSON of one HTTP answer; `index` is the number of the choice.
 
-    keep_alive: what is sent while there is nothing to say. done: what ends a stream.
+    done: what ends a stream.
     """
 
-    keep_alive: bytes
     done: bytes
+
+    @property
+    def keep_alive(self) -> bytes:
+        """Sent while there is nothing to say."""
+        ...
 
     def first(self) -> list[Json]:
         """Chunks before the first token."""

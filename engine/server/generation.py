@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from engine.messages import LogProbs
-from engine.output_events import ContentText, OutputEvent, ToolCallEnd, ToolCallStart
+from engine.output_events import ContentText, OutputEvent, ReasoningText, ToolCallEnd, ToolCallStart
 from engine.output_parser import OutputParser
 from engine.server.bridge import Bridge
 from engine.server.stop_strings import StopStrings
@@ -63,6 +63,8 @@ class Generation:
     """Another answer to a prompt that is counted already."""
     tokens: int = 0
     """Tokens of the answer that count: up to its end or the one that completed a stop string."""
+    reasoning_tokens: int = 0
+    """Tokens of the answer up to the last one that gave reasoning."""
     _cut: FinishReason | None = None
     _calls: int = 0
     _broken_call: bool = False
@@ -105,6 +107,8 @@ class Generation:
         self._last = event.id
         events = [*self._waiting, *self._parse(self._decoder.push(event.id))]
         self._waiting = []
+        if any(isinstance(event, ReasoningText) for event in events):
+            self.reasoning_tokens = self.tokens
         if self._matcher.hit is not None:
             self._cut = "stop"
         elif self._repeats >= LONGEST_REPEAT:

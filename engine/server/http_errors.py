@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -33,13 +32,23 @@ _ANTHROPIC_TYPES = {
     503: "overloaded_error",
 }
 ANTHROPIC_PATH = "/v1/messages"
-_ANTHROPIC_NAMES = {
-    "response_format.json_schema": "output_config.format",
-    "response_format": "output_config.format",
-    "reasoning_effort": "output_config.effort",
-    "reasoning_budget_tokens": "thinking.budget_tokens",
+RESPONSES_PATH = "/v1/responses"
+_NAMES = {
+    ANTHROPIC_PATH: {
+        "response_format.json_schema": "output_config.format",
+        "response_format": "output_config.format",
+        "reasoning_effort": "output_config.effort",
+        "reasoning_budget_tokens": "thinking.budget_tokens",
+    },
+    RESPONSES_PATH: {
+        "response_format.json_schema": "text.format",
+        "response_format": "text.format",
+        "reasoning_effort": "reasoning.effort",
+        "max_tokens": "max_output_tokens",
+        "messages": "input",
+    },
 }
-"""Fields of a chat request, the longer first, and what they are called in `/v1/messages`."""
+"""Fields of a chat request, the longer first, and what other APIs call them."""
 
 
 class ApiError(StrataError):
@@ -73,8 +82,21 @@ class ApiError(StrataError):
     def anthropic_body(self) -> dict[str, Any]:
         """The same in Anthropic's shape and with its names of fields."""
         kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
-        message = renamed(self.message, _ANTHROPIC_NAMES)
+        message = self.named_for(ANTHROPIC_PATH).message
         return {"type": "error", "error": {"type": kind, "message": message}}
+
+    def named_for(self, path: str) -> ApiError:
+        """The same with the field's name in the API that `path` belongs to."""
+        names = next((names for api, names in _NAMES.items() if path.startswith(api)), {})
+        for name, other in names.items():
+            if self.param is not None and self.param.startswith(name):
+                message = self.message.replace(name, other)
+                param = other + self.param.removeprefix(name)
+                retry = self.retry_after_s
+                return ApiError(
+                    self.status, message, param=param, code=self.code, retry_after_s=retry
+                )
+        return self
 
     def response(self, path: str = "") -> JSONResponse:
         """The whole HTTP answer, in the shape of the API that `path` belongs to."""
@@ -83,16 +105,9 @@ class ApiError(StrataError):
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after_s)))
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        body = self.anthropic_body() if path.startswith(ANTHROPIC_PATH) else self.body()
+        named = self.named_for(path)
+        body = named.anthropic_body() if path.startswith(ANTHROPIC_PATH) else named.body()
         return JSONResponse(body, self.status, headers)
-
-
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """`text` with the field that it begins with under its other name."""
-    for name, other in names.items():
-        if text.startswith(name):
-            return other + text.removeprefix(name)
-    return text
 
 
 def bad_field(param: str, message: str) -> ApiError:

@@ -97,7 +97,12 @@ class Status:
                 "requested": bridge.info.get("batch_slots_asked", len(bridge.slots)),
                 "queue_limit": self._options.queue_limit,
             },
-            "dialects": ["openai-chat", "openai-completions", "anthropic-messages"],
+            "dialects": [
+                "openai-chat",
+                "openai-completions",
+                "openai-responses",
+                "anthropic-messages",
+            ],
             "structured_output": {
                 "formats": ["json_object", "json_schema"],
                 "constrained_decoding": bool(bridge.info.get("schemas")),

@@ -158,6 +158,10 @@ def test_an_answer_of_a_given_form() -> None:
         ) as events:
             assert sum(event.type == "content.delta" for event in events) > 5
             assert events.get_final_completion().choices[0].message.parsed == together[0]
+        more = {"temperature": 1.0, "max_output_tokens": 80, "extra_body": {"seed": 5}}
+        respond = run.client().responses.parse
+        response = respond(model="toy", input="city 0", text_format=Weather, **more)
+        assert response.output_parsed == together[0]
         free = run.chat("x", max_tokens=200, response_format={"type": "json_object"}, seed=1).json()
         if free["choices"][0]["finish_reason"] == "stop":
             assert isinstance(json.loads(free["choices"][0]["message"]["content"]), dict)

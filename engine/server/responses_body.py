@@ -1,0 +1,189 @@
+"""The body of OpenAI's /v1/responses, and the chat that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
+from engine.server.http_errors import bad_field
+from engine.server.sampling import SamplingFields
+
+_ROLES = ("user", "assistant", "system", "developer")
+_TEXTS = ("input_text", "output_text", "text", "reasoning_text", "summary_text")
+
+
+class Format(Struct, frozen=True):
+    """`text.format`: what the answer must be."""
+
+    type: str = "text"
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class TextOptions(Struct, frozen=True):
+    """`text` of a request."""
+
+    format: Format | None = None
+
+
+class Reasoning(Struct, frozen=True):
+    """`reasoning` of a request."""
+
+    effort: str | None = None
+
+
+class ResponsesBody(SamplingFields, frozen=True, kw_only=True):
+    """The body of /v1/responses. Nothing is kept here: `input` is the whole conversation."""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    model: str | None = None
+    stream: bool | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    reasoning: Reasoning | None = None
+    metadata: dict[str, str] | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    background: bool | None = None
+    top_logprobs: int | None = None
+
+
+def chat_of(body: ResponsesBody) -> ChatBody:
+    """The same as a chat request. Raises `ApiError` 400 naming the field at fault."""
+    for field in ("previous_response_id", "conversation"):
+        if getattr(body, field):
+            raise bad_field(field, "is not kept here: send the whole conversation as input")
+    for field in ("background", "top_logprobs"):
+        if getattr(body, field):
+            raise bad_field(field, "is not supported")
+    messages = _Messages(body.instructions)
+    if isinstance(body.input, str):
+        messages.text("user", body.input)
+    else:
+        for number, item in enumerate(body.input):
+            messages.item(item, f"input[{number}]")
+    said = {name: getattr(body, name) for name in SamplingFields.__struct_fields__}
+    return ChatBody(
+        messages=messages.whole(),
+        tools=_tools(body.tools),
+        tool_choice=_choice(body.tool_choice),
+        reasoning_effort=body.reasoning.effort if body.reasoning else None,
+        response_format=_format(body.text.format if body.text else None),
+        max_tokens=body.max_output_tokens,
+        stream=body.stream,
+        **said,
+    )
+
+
+class _Messages:
+    """Turns of a chat from the items of a response: what an assistant thought, said and called
+    stands in items of their own there, and is one turn here."""
+
+    def __init__(self, instructions: str | None) -> None:
+        self._system = [instructions] if instructions else []
+        self._turns: list[ChatMessage] = []
+
+    def text(self, role: str, text: str) -> None:
+        """A turn; the system's, before all others, are one."""
+        if role in ("system", "developer") and not self._turns:
+            self._system.append(text)
+        elif role == "assistant":
+            self._add(content=text)
+        else:
+            self._turns.append(ChatMessage(role=role, content=text))  # type: ignore[arg-type]
+
+    def item(self, item: Mapping[str, Any], where: str) -> None:
+        """An item of `input`."""
+        match item.get("type", "message"):
+            case "message":
+                role = item.get("role")
+                if role not in _ROLES:
+                    raise bad_field(f"{where}.role", f"{role!r} is not one of {', '.join(_ROLES)}")
+                self.text(str(role), _text(item.get("content"), f"{where}.content"))
+            case "reasoning":
+                key = "content" if item.get("content") else "summary"
+                self._add(reasoning=_text(item.get(key) or "", f"{where}.{key}"))
+            case "function_call":
+                name, id = _word(item, "name", where), _word(item, "call_id", where)
+                arguments = _word(item, "arguments", where)
+                self._add(call=ToolCall(FunctionCall(name, arguments), id))
+            case "function_call_output":
+                content = _text(item.get("output"), f"{where}.output")
+                id = _word(item, "call_id", where)
+                self._turns.append(ChatMessage(role="tool", content=content, tool_call_id=id))
+            case kind:
+                raise bad_field(f"{where}.type", f"{kind!r} is not supported")
+
+    def whole(self) -> list[ChatMessage]:
+        """The chat."""
+        if not self._turns:
+            raise bad_field("input", "is empty")
+        if not self._system:
+            return self._turns
+        return [ChatMessage(role="system", content="\n\n".join(self._system)), *self._turns]
+
+    def _add(self, content: str = "", reasoning: str = "", call: ToolCall | None = None) -> None:
+        """To the assistant's turn; thoughts after something said or called begin another."""
+        last = self._turns[-1] if self._turns else None
+        said = last is not None and (last.content or last.tool_calls)
+        if last is None or last.role != "assistant" or (reasoning and said):
+            last = ChatMessage(role="assistant", content="")
+            self._turns.append(last)
+        self._turns[-1] = msgspec.structs.replace(
+            last,
+            content=f"{last.content}{content}",
+            reasoning_content=f"{last.reasoning_content or ''}{reasoning}" or None,
+            tool_calls=[*(last.tool_calls or ()), *([call] if call else ())] or None,
+        )
+
+
+def _text(content: Any, where: str) -> str:
+    """A text, or a list of parts that are texts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise bad_field(where, "is neither a text nor a list of parts")
+    texts = []
+    for number, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in _TEXTS or not isinstance(part.get("text"), str):
+            raise bad_field(f"{where}[{number}]", f"{kind!r} is not supported, only text")
+        texts.append(part["text"])
+    return "".join(texts)
+
+
+def _word(item: Mapping[str, Any], name: str, where: str) -> str:
+    word = item.get(name)
+    if not isinstance(word, str):
+        raise bad_field(f"{where}.{name}", "is not a text")
+    return word
+
+
+def _tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    found = []
+    for number, tool in enumerate(tools or ()):
+        if tool.get("type") != "function":
+            raise bad_field(f"tools[{number}].type", f"{tool.get('type')!r} cannot be run here")
+        named = {key: tool[key] for key in ("name", "description", "parameters") if tool.get(key)}
+        found.append({"type": "function", "function": named})
+    return found or None
+
+
+def _choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
+    if not isinstance(choice, dict):
+        return choice if isinstance(choice, str) else None
+    return {"type": choice.get("type"), "function": {"name": choice.get("name")}}
+
+
+def _format(format: Format | None) -> dict[str, Any] | None:
+    if format is None:
+        return None
+    return {"type": format.type, "json_schema": {"schema": format.schema}}
