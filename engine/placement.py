@@ -15,10 +15,9 @@ from engine.model_info import ModelInfo
 from engine.sizes import Fitted, Sizes, fit_sizes, shortage
 
 DEFAULT_PREFILL = 256
-LARGE_PREFILL = 1024
-LARGE_CARD = 40 * 10**9
-"""Cards with so much memory read longer pieces of a prompt at once: the buffers are small beside
-what else lies there."""
+LARGE_PREFILL = ((100 * 10**9, 4096), (64 * 10**9, 2048), (40 * 10**9, 1024))
+"""Cards with so many bytes read so long pieces of a prompt at once: the buffers are small beside
+what else lies there, and experts are read less often."""
 # Room left to the rest of the machine: a tenth of what is free.
 _RAM_SHARE = 0.9
 
@@ -109,7 +108,8 @@ def _on_card(
     capabilities: Capabilities,
 ) -> Placement:
     room = card_room(run, card, _host_bytes(hardware), capabilities)
-    prefill = ask.prefill or (LARGE_PREFILL if room.limit_bytes >= LARGE_CARD else DEFAULT_PREFILL)
+    fitting = (rows for least, rows in LARGE_PREFILL if room.limit_bytes >= least)
+    prefill = ask.prefill or next(fitting, DEFAULT_PREFILL)
 
     def plan(size: Sizes) -> MemoryPlan:
         return plan_on_card(

@@ -1,8 +1,9 @@
 """Which rows the next window carries, and what a window's outcome does to the slots.
 
 A slot that misses one token gets that row and its drafts in every window. The slots that miss more
-(they read a prompt) share `chunk` rows a window: the one that came first gets half of them, the
-shortest remaining ones go next, and what nobody else needs goes in order of arrival.
+(they read a prompt) share `chunk` rows a window, fewer while others write: the one that came first
+gets half of them, the shortest remaining ones go next, and what nobody else needs goes in order of
+arrival.
 
 Where more than a window is left of the first, it gives way, twice at most: while a prompt under
 half as long as what is left of it is read, windows have no rows of other prompts and are over soon.
@@ -23,6 +24,9 @@ from engine.window import Span, Window
 
 MOST_PASSING = 2
 """Shorter prompts that one prompt lets pass."""
+MOST_BESIDE = 1024
+"""Prompt rows of a window in which others write: they wait for the whole window, and larger ones
+gain a sixth of a prompt's time at most."""
 
 
 class Scheduler:
@@ -49,8 +53,9 @@ class Scheduler:
                     spans.append(_next_token(slot, slot.run))
         if reading:
             reading.sort(key=lambda pair: pair[1].arrival)
-            reading = self._passing(reading, writing=bool(spans)) or reading
-            shares = self._share([slot for slot, _ in reading])
+            chunk = min(self._chunk, MOST_BESIDE) if spans else self._chunk
+            reading = self._passing(reading, chunk, writing=bool(spans)) or reading
+            shares = self._share([slot for slot, _ in reading], chunk)
             for slot, run in reading:
                 if shares[slot.index]:
                     run.chunks += 1
@@ -76,12 +81,12 @@ class Scheduler:
         return Finished(run.request.id, slot.index, finish, *counts, error=error)
 
     def _passing(
-        self, reading: Sequence[tuple[Slot, Run]], *, writing: bool
+        self, reading: Sequence[tuple[Slot, Run]], chunk: int, *, writing: bool
     ) -> list[tuple[Slot, Run]]:
         """Those that the first of `reading` lets pass now."""
         (first, run), *others = reading
         piece = self._yield_chunks
-        if first.missing > self._chunk and (writing or (piece and run.chunks % piece == 0)):
+        if first.missing > chunk and (writing or (piece and run.chunks % piece == 0)):
             short = [
                 (slot.missing, other.arrival)
                 for slot, other in others
@@ -96,11 +101,11 @@ class Scheduler:
         logits_from = rows - 1 if end == len(slot.tokens) else rows
         return Span(slot.index, slot.computed, tokens, rows, logits_from, run.request.sampling)
 
-    def _share(self, reading: Sequence[Slot]) -> dict[int, int]:
-        """Prompt rows of this window by slot index; `reading` is in order of arrival."""
+    def _share(self, reading: Sequence[Slot], chunk: int) -> dict[int, int]:
+        """`chunk` prompt rows of this window by slot index; `reading` is in order of arrival."""
         shares = {slot.index: 0 for slot in reading}
-        left = self._chunk
-        halves = [(slot, -(-self._chunk // 2)) for slot in reading[:1]]
+        left = chunk
+        halves = [(slot, -(-chunk // 2)) for slot in reading[:1]]
         shortest = [(slot, left) for slot in sorted(reading[1:], key=lambda slot: slot.missing)]
         for slot, most in [*halves, *shortest, *((slot, left) for slot in reading)]:
             rows = min(most, left, _readable(slot) - shares[slot.index])

@@ -117,6 +117,19 @@ def test_a_smaller_card_may_be_emulated() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit_gb", "rows"), [(12, 256), (24, 256), (48, 1024), (80, 2048), (141, 4096)]
+)
+def test_larger_cards_read_longer_pieces_of_a_prompt(limit_gb: int, rows: int) -> None:
+    limit = limit_gb * 10**9 // MIB
+    plan = _plan(RunConfig(vram_limit_mib=limit, vram_reserve_mib=0, max_context=8192))
+    assert plan.config.prefill == rows
+    asked = _plan(RunConfig(vram_limit_mib=limit, max_context=8192, prefill=300))
+    assert asked.config.prefill == 300
+    short = _plan(RunConfig(vram_limit_mib=limit, max_context=100))
+    assert short.config.prefill == 100
+
+
+@pytest.mark.parametrize(
     # 512 experts of 48 layers take 59.2 GB: 115.7 MB for one of each layer.
     ("asked", "resident"),
     [(0, 0), (4096, 37), (20_000, 181), (60_000, 512)],

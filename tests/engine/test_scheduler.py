@@ -1,8 +1,10 @@
 """What windows carry: every writer in every window, prompt rows shared, nobody starved."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import scheduler
 from engine.engine import Engine, EngineOptions
 from engine.request import Produced, PromptRead, Request
 from engine.window import Window
@@ -49,6 +51,24 @@ def test_writers_go_on_beside_a_prompt() -> None:
     for _ in range(4):
         engine.step()
     assert [rows_of(window) for window in pipeline.windows[1:]] == [{0: 1, 1: 4}] * 4
+
+
+def test_windows_in_which_others_write_have_fewer_prompt_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "MOST_BESIDE", 3)
+    engine, pipeline = engine_of(2, 8)
+    engine.submit(ask("a", 20, max_new=2))
+    for _ in range(3):
+        engine.step()
+    engine.submit(ask("b", 12, max_new=1))
+    engine.step()
+    engine.step()
+    assert [rows_of(window) for window in pipeline.windows] == [
+        *({0: 8}, {0: 8}, {0: 4}),
+        {0: 1, 1: 3},  # "a" writes its last token
+        {1: 8},
+    ]
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
