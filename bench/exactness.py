@@ -17,6 +17,7 @@ from bench.texts import FOLLOW_UP, Encode, Text, workload
 from engine.engine import EngineOptions
 from engine.errors import ConfigError
 from engine.pipeline import Pipeline
+from engine.work import ExpertCounts
 
 FEWEST_DISTINCT = 32
 """A text whose answer repeats fewer tokens than this proves little and does not count."""
@@ -65,7 +66,8 @@ class Report:
     suites: tuple[SuiteReport, ...]
     distinct: dict[str, int]
     weak: tuple[str, ...]
-    left_out: tuple[str, ...]
+    left_out: dict[str, str]
+    """Suites that the model lacks something for, and what."""
     seconds: float
     digest: str
     """Of every token and row hash of the texts played alone: the same wherever the same model is
@@ -104,20 +106,28 @@ def check(
     *,
     suites: Sequence[Suite] = SUITES,
     seed: int = 1,
+    drafts: int | None = None,
+    experts: ExpertCounts | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Plays `texts` alone and in every suite, and compares."""
+    """Plays `texts` alone and in every suite, and compares.
+
+    `drafts`: most draft rows that the pipeline takes of one slot, those of `options` unless said.
+    `experts`: of a model whose experts lie in two places.
+    """
     start = time.perf_counter()
     options = replace(options, eos_ids=frozenset())
     progress(f"{len(texts)} texts alone, token by token")
+    drafts = options.spec - 1 if drafts is None else drafts
     material = _material(pipeline, encode, texts, options, seed)
+    material = replace(material, drafts=drafts, experts=experts)
     distinct = {
         known.text.name: len({row.token for row in known.rows}) for known in material.firsts
     }
-    reports, left_out = [], []
+    reports, left_out = [], {}
     for suite in suites:
-        if suite.needs_drafts and not pipeline.can_draft:
-            left_out.append(suite.name)
+        if lack := suite.lacks(material):
+            left_out[suite.name] = lack
             continue
         progress(f"{suite.name}: {suite.meaning}")
         reports.append(_run(suite, material))
@@ -125,7 +135,7 @@ def check(
         tuple(reports),
         distinct,
         tuple(name for name, count in distinct.items() if count < FEWEST_DISTINCT),
-        tuple(left_out),
+        left_out,
         time.perf_counter() - start,
         _digest((*material.firsts, *material.longer, *material.forked)),
     )
@@ -158,6 +168,7 @@ def _material(
         longer=tuple(longer),
         forked=tuple(forked),
         seed=seed,
+        drafts=0,
     )
 
 
@@ -189,7 +200,7 @@ def _compare(suite: str, case: Case) -> Difference | None:
     expected = case.known.rows[case.skip :]
     for index, (before, now) in enumerate(zip(expected, case.rows, strict=False)):
         if before != now:
-            at = index if suite == "chunks" else prompt + case.skip + index
+            at = (prompt + case.skip if case.first is None else case.first) + index
             return Difference(suite, name, at, before.token, now.token, before.hash, now.hash)
     if len(case.rows) > len(expected) or (case.whole and len(case.rows) < len(expected)):
         problem = f"{len(case.rows)} rows instead of {len(expected)}"

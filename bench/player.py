@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
+from random import Random
 
 from bench.pipelines import clear_all
 from bench.texts import Text
@@ -157,3 +159,57 @@ def prompt_hashes(pipeline: Pipeline, prompt: Sequence[int], chunk: Callable[[],
         following = prompt[end] if end < len(prompt) else None
         pipeline.commit(window, [Verdict(len(tokens), following)])
     return hashes
+
+
+def row_hashes(
+    pipeline: Pipeline, texts: Sequence[Sequence[int]], most: int, drafts: int, random: Random
+) -> list[list[str]]:
+    """The hashes of every row's logits of `texts`, one a slot, in windows of 1 to `most` rows.
+
+    A span has certain rows and at most `drafts` draft rows; those from the first wrong one on are
+    dropped. Spans and wrong tokens are chosen at random.
+    """
+    clear_all(pipeline)
+    hashes: list[list[str]] = [[] for _ in texts]
+    for rows in cycle(range(1, most + 1)):
+        open_ = [slot for slot, text in enumerate(texts) if len(hashes[slot]) < len(text)]
+        if not open_:
+            return hashes
+        shares = dict.fromkeys(random.sample(open_, min(len(open_), rows)), 0)
+        for _ in range(rows):
+            able = [s for s in shares if len(hashes[s]) + shares[s] < len(texts[s])]
+            if able:
+                fewest = min(able, key=lambda s: (shares[s] > 0, random.random()))
+                shares[fewest] += 1
+        spans = [
+            _random_span(slot, len(hashes[slot]), texts[slot], count, drafts, pipeline, random)
+            for slot, count in shares.items()
+        ]
+        window = Window(tuple(span for span, _ in spans))
+        logits = pipeline.forward(window)()
+        first = 0
+        for span, verdict in spans:
+            kept = range(first, first + verdict.kept)
+            hashes[span.slot] += [hash_row(logits.whole(row)) for row in kept]
+            first += len(span.tokens)
+        pipeline.commit(window, [verdict for _, verdict in spans])
+    raise AssertionError("a cycle has no end")
+
+
+def _random_span(
+    slot: int,
+    start: int,
+    text: Sequence[int],
+    rows: int,
+    drafts: int,
+    pipeline: Pipeline,
+    random: Random,
+) -> tuple[Span, Verdict]:
+    """Rows of a text from `start` on; perhaps the last drafts are wrong."""
+    tokens = list(text[start : start + rows])
+    certain = random.randint(max(1, rows - drafts), rows)
+    kept = random.randint(certain, rows)
+    for row in range(kept, rows):
+        tokens[row] = (tokens[row] + 1) % pipeline.vocab_size
+    following = text[start + kept] if start + kept < len(text) else None
+    return Span(slot, start, tuple(tokens), certain, 0), Verdict(kept, following)

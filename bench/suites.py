@@ -7,10 +7,15 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from bench.pipelines import clear_all
-from bench.player import Played, Row, Stage, play, play_until, prompt_hashes
+from bench.player import Played, Row, Stage, play, play_until, prompt_hashes, row_hashes
 from bench.texts import Text
 from engine.engine import Engine, EngineOptions
+from engine.parking import ParkingLimits
 from engine.pipeline import Pipeline
+from engine.work import ExpertCounts
+
+MOST_ROWS = 16
+"""Of the windows that the suite `rows` makes; more are prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,8 @@ class Case:
     problem: str = ""
     whole: bool = True
     """Whether the text was played to its end."""
+    first: int | None = None
+    """Where the first row stands in the conversation; `None`: behind the prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,10 @@ class Material:
     longer: tuple[Known, ...]
     forked: tuple[Known, ...]
     seed: int
+    drafts: int
+    """Most draft rows that the pipeline takes of one slot."""
+    experts: ExpertCounts | None = None
+    """Of a model whose experts lie in two places."""
 
     def engine(self, **changes: object) -> Engine:
         """A new engine on empty slots, without drafts unless they are asked for."""
@@ -57,12 +68,22 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A named way to play. `needs_drafts`: left out for a model without a draft layer."""
+    """A named way to play; left out for a model that lacks what it needs."""
 
     name: str
     meaning: str
     play: Callable[[Material], Iterator[Case]]
     needs_drafts: bool = False
+    needs_experts: bool = False
+    """Experts in two places."""
+
+    def lacks(self, material: Material) -> str:
+        """Why it is left out; empty: it is not."""
+        if self.needs_drafts and not material.pipeline.can_draft:
+            return "the model has no draft layer"
+        if self.needs_experts and material.experts is None:
+            return "all experts lie in one place"
+        return ""
 
 
 def _together(material: Material, engine: Engine, knowns: Sequence[Known]) -> Iterator[Case]:
@@ -111,7 +132,7 @@ def _chunks(material: Material) -> Iterator[Case]:
             material.pipeline, prompt, lambda: random.choice((1, 2, 3, 5, 16, 40))
         )
         rows = tuple(map(Row, prompt, hashes))
-        yield Case(replace(known, rows=known.prompt_rows), rows)
+        yield Case(replace(known, rows=known.prompt_rows), rows, first=0)
 
 
 def _prefill(material: Material) -> Iterator[Case]:
@@ -189,13 +210,95 @@ def _interleave(material: Material) -> Iterator[Case]:
         yield _case(known, turn, problem="" if turn.reused else "nothing was kept")
 
 
+def _batch(material: Material) -> Iterator[Case]:
+    """They come one after another, end at different lengths, and every fourth walks away; others
+    take their seats."""
+    engine = material.engine(spec=material.options.spec)
+    stage = Stage(engine)
+    waiting = [*material.firsts, *reversed(material.firsts)]
+    begun: list[tuple[Known, Played, int]] = []
+    together = 0
+    while waiting or stage.running:
+        if waiting and len(stage.running) < material.pipeline.slots:
+            known, number = waiting.pop(0), len(begun)
+            ends = max(2, known.text.max_new * (3 - number % 3) // 3)
+            text = replace(known.text, max_new=ends)
+            begun.append((known, stage.begin(text), ends))
+        for _ in range(3):
+            stage.step()
+        together = max(together, len(stage.running))
+        for number, (_, one, ends) in enumerate(begun):
+            if number % 4 == 3 and one.name in stage.running and 2 * len(one.rows) >= ends:
+                stage.leave(one)
+    alone = "never were two together" if together < min(2, material.pipeline.slots) else ""
+    for number, (known, one, ends) in enumerate(begun):
+        short = f"{len(one.rows)} rows instead of {ends}" if len(one.rows) < ends else ""
+        problem = one.error or alone or ("" if number % 4 == 3 else short)
+        yield Case(known, tuple(one.rows), problem=problem, whole=False)
+
+
+def _parking(material: Material) -> Iterator[Case]:
+    """Conversations that another pushed out of their seat go on in another one: behind all that
+    they held, and at a checkpoint."""
+    room = ParkingLimits(size_bytes=1 << 62, least_tokens=1)
+    engine = material.engine(
+        spec=material.options.spec, checkpoints=64, checkpoint_every=16, parking=room
+    )
+    half = -(-len(material.firsts) // 2)
+    turns = list(zip(material.firsts, material.longer, material.forked, strict=True))
+    for first, longer, forked in turns[:half]:
+        other = _unlike(material, first)
+        yield _case(first, play(engine, [first.text], at_once=1, slot=0)[0])
+        for second, seat in ((longer, material.pipeline.slots - 1), (forked, 0)):
+            for slot in range(material.pipeline.slots):
+                play(engine, [replace(other.text, max_new=2)], at_once=1, slot=slot)
+            before = engine.work.restored
+            one = play(engine, [second.text], at_once=1, slot=seat)[0]
+            restored = engine.work.restored > before and one.reused > 0
+            yield _case(second, one, problem="" if restored else "nothing was restored")
+
+
+def _rows(material: Material) -> Iterator[Case]:
+    """Windows of every number of rows, of one slot or several: certain ones, drafts that stay and
+    drafts that are dropped."""
+    slots = material.pipeline.slots
+    for begin in range(0, len(material.firsts), slots):
+        knowns = material.firsts[begin : begin + slots]
+        texts = [(*known.text.prompt, *(row.token for row in known.rows[:-1])) for known in knowns]
+        played = row_hashes(
+            material.pipeline, texts, MOST_ROWS, material.drafts, Random(material.seed)
+        )
+        for known, text, hashes in zip(knowns, texts, played, strict=True):
+            alone = (*known.prompt_rows, *known.rows[1:])
+            expected = tuple(Row(token, row.hash) for token, row in zip(text, alone, strict=True))
+            rows = tuple(map(Row, text, hashes))
+            yield Case(replace(known, rows=expected), rows, first=0)
+
+
+def _residency(material: Material) -> Iterator[Case]:
+    """Every text again after others have brought their own experts onto the card."""
+    assert material.experts is not None
+    engine = material.engine(spec=material.options.spec)
+    for known in material.firsts:
+        _, before = material.experts()
+        play(engine, [_unlike(material, known).text], at_once=1)
+        one = play(engine, [known.text], at_once=1)[0]
+        _, after = material.experts()
+        yield _case(known, one, problem="" if after > before else "no expert came from elsewhere")
+
+
+def _unlike(material: Material, known: Known) -> Known:
+    """A text that begins otherwise, if there is one."""
+    begins = known.text.prompt[:16]
+    return min(material.firsts, key=lambda other: other.text.prompt[:16] == begins)
+
+
 def _evict(material: Material) -> Iterator[Case]:
     """A second turn whose history another conversation has pushed out of its seat: read again."""
     engine = material.engine(spec=material.options.spec)
     half = -(-len(material.firsts) // 2)
     for first, second in list(zip(material.firsts, material.longer, strict=True))[:half]:
-        begins = first.text.prompt[:16]
-        other = min(material.firsts, key=lambda known: known.text.prompt[:16] == begins)
+        other = _unlike(material, first)
         for text in (replace(first.text, max_new=2), replace(other.text, max_new=2)):
             play(engine, [text], at_once=1, slot=0)
         one = play(engine, [second.text], at_once=1, slot=0)[0]
@@ -205,6 +308,8 @@ def _evict(material: Material) -> Iterator[Case]:
 
 SUITES: tuple[Suite, ...] = (
     Suite("slots", "several conversations in one window", _slots),
+    Suite("batch", "they come and go, end early and walk away", _batch),
+    Suite("rows", f"windows of 1 to {MOST_ROWS} rows, some of them dropped", _rows),
     Suite("drafts", "drafts on, in slots together", _drafts, needs_drafts=True),
     Suite("solo-drafts", "drafts on, one conversation alone", _solo_drafts, needs_drafts=True),
     Suite("chunks", "every prompt row, in random chunks", _chunks),
@@ -212,6 +317,8 @@ SUITES: tuple[Suite, ...] = (
     Suite("prefix", "a second turn behind all that the slot holds", _prefix),
     Suite("checkpoint", "another second turn, from a checkpoint inside the prompt", _checkpoint),
     Suite("interleave", "a long prompt beside others, which gives way and goes on", _interleave),
+    Suite("parking", "second turns of conversations that were kept in memory", _parking),
+    Suite("residency", "experts change places between two answers", _residency, needs_experts=True),
     Suite("evict", "a second turn whose history is read again", _evict),
     Suite("cancelled", "cancelled in mid-answer and continued", _cancelled),
 )

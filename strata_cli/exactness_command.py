@@ -85,7 +85,8 @@ def check_exactness(
     chosen.check_room()
     plan = chosen.plan
     console.note(f"{plan.config.model.name}, {plan.config.slots} slots")
-    loaded = load_planned(plan.config, spec=max(8, plan.config.spec))
+    spec = max(8, plan.config.spec)
+    loaded = load_planned(plan.config, spec=spec)
     pipeline, encode = loaded.pipeline, loaded.tokenizer.encode
     played = texts(
         encode, max_new=max_new, context=pipeline.max_context, long=long, keys=chosen_keys
@@ -97,6 +98,8 @@ def check_exactness(
         options_of(plan.config),
         suites=suites,
         seed=seed,
+        drafts=spec - 1,
+        experts=None if loaded.stores is None else loaded.stores.counts,
         progress=console.note,
     )
     _show(report, console)
@@ -160,8 +163,8 @@ def _show(report: Report, console: Console) -> None:
         console.result(
             f"{one.suite:12} {state}  {one.texts} texts, {one.rows} rows, {one.seconds:.1f} s"
         )
-    for name in report.left_out:
-        console.result(f"{name:12} left out: the model has no draft layer")
+    for name, why in report.left_out.items():
+        console.result(f"{name:12} left out: {why}")
     for name in report.weak:
         console.result(
             f"does not count: {name!r} has {report.distinct[name]} distinct tokens, "

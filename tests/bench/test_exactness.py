@@ -18,7 +18,7 @@ from engine.engine import EngineOptions
 from engine.errors import ConfigError
 from engine.logits import HostLogits, whole_rows
 from engine.ops import ops_for
-from engine.pipeline import Checkpoint
+from engine.pipeline import Cells, Checkpoint
 from engine.window import Window
 from tests.engine.toy_pipeline import VOCAB, ToyPipeline
 from tests.machines import SMALL_MODEL
@@ -44,16 +44,18 @@ def _check(pipeline: ToyPipeline, suites: str | None = None, max_new: int = 100)
 def test_an_exact_model_is_equal_in_every_suite() -> None:
     report = _check(ToyPipeline(slots=3, max_context=2000))
     assert report.equal
-    assert [suite.suite for suite in report.suites] == [suite.name for suite in SUITES]
+    played = [suite.name for suite in SUITES if not suite.needs_experts]
+    assert [suite.suite for suite in report.suites] == played
     assert all(suite.rows > 0 for suite in report.suites)
     assert min(report.distinct.values()) >= FEWEST_DISTINCT
-    assert not report.left_out
+    assert report.left_out == {"residency": "all experts lie in one place"}
 
 
 def test_without_a_draft_layer_those_suites_are_left_out() -> None:
     report = _check(ToyPipeline(slots=2, max_context=2000, can_draft=False))
     assert report.equal
-    assert report.left_out == ("drafts", "solo-drafts")
+    assert list(report.left_out) == ["drafts", "solo-drafts", "residency"]
+    assert report.left_out["drafts"] == "the model has no draft layer"
 
 
 def test_a_text_that_repeats_itself_does_not_count() -> None:
@@ -94,6 +96,9 @@ def _spans(window: Window) -> int:
         ("slots", lambda window: _spans(window) > 1),
         ("slots", lambda window: window.rows > 2 and _spans(window) > 1),
         ("slots", lambda window: any(span.slot for span in window.spans)),
+        ("batch", lambda window: _spans(window) > 1 and any(s.start > 90 for s in window.spans)),
+        ("rows", lambda window: window.rows == 16),
+        ("rows", lambda window: any(span.certain > 1 and span.drafts for span in window.spans)),
         ("drafts", lambda window: any(span.drafts for span in window.spans)),
         ("solo-drafts", lambda window: any(span.drafts > 4 for span in window.spans)),
         ("chunks", lambda window: any(span.certain > 15 for span in window.spans)),
@@ -136,6 +141,46 @@ def test_a_checkpoint_that_brings_back_another_state_is_found() -> None:
 
     report = _check(Forgetful(lambda window: False), "checkpoint")
     assert report.suites[0].difference is not None
+
+
+def test_a_parked_conversation_that_comes_back_otherwise_is_found() -> None:
+    class Forgetful(Ulp):
+        def put_in(self, slot: int, cells: Cells, length: int) -> None:
+            super().put_in(slot, cells, length)
+            self.restored = True
+
+    report = _check(Forgetful(lambda window: False), "parking")
+    assert report.suites[0].difference is not None
+
+
+class Experts(Ulp):
+    """Experts that move with every text; they change a bit some time if they `drift`."""
+
+    def __init__(self, drift: bool) -> None:
+        self._texts = 0
+        super().__init__(lambda window: drift and self._texts > 10)
+
+    def forward(self, window: Window) -> Callable[[], HostLogits]:
+        self._texts += sum(span.start == 0 for span in window.spans)
+        return super().forward(window)
+
+    def counts(self) -> tuple[int, int]:
+        return 0, self._texts
+
+
+@pytest.mark.parametrize("drift", [False, True])
+def test_experts_that_change_places_change_nothing(drift: bool) -> None:
+    pipeline, suites = Experts(drift), choose_suites("residency")
+    report = check(pipeline, _encode, _texts(), OPTIONS, suites=suites, experts=pipeline.counts)
+    assert report.equal is not drift
+    assert report.suites[0].texts > 0
+
+
+def test_experts_that_stay_where_they_are_prove_nothing() -> None:
+    pipeline, suites = ToyPipeline(slots=3, max_context=2000), choose_suites("residency")
+    report = check(pipeline, _encode, _texts(), OPTIONS, suites=suites, experts=lambda: (5, 0))
+    assert report.suites[0].difference is not None
+    assert report.suites[0].difference.problem == "no expert came from elsewhere"
 
 
 def test_a_suite_that_could_not_do_its_work_says_so() -> None:

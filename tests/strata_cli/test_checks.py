@@ -25,9 +25,10 @@ def test_check_exactness_is_equal(capsys: Capture, model: Path) -> None:
     assert ran.code == 0, ran.out
     document = ran.document
     assert document["equal"]
-    assert [suite["suite"] for suite in document["suites"]] == [suite.name for suite in SUITES]
+    played = [suite.name for suite in SUITES if not suite.needs_experts]
+    assert [suite["suite"] for suite in document["suites"]] == played
     assert not any(suite["difference"] for suite in document["suites"])
-    assert document["left_out"] == []
+    assert document["left_out"] == {"residency": "all experts lie in one place"}
     assert document["rows"] > 1500
     assert ran.err == ""
 
