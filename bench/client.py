@@ -20,7 +20,7 @@ from engine.errors import ConfigError
 
 PATIENCE_S = 600.0
 PERCENTILES = (50, 90, 99)
-_SAMPLE_WORDS = 400
+_SAMPLE_WORDS = 100
 
 Message = dict[str, str]
 

@@ -41,7 +41,7 @@ def test_an_exact_server_has_no_faults(server: Running) -> None:
 def answers(text: str) -> httpx.Response:
     events = [
         {"choices": [{"delta": {"content": text}}]},
-        {"choices": [], "usage": {"prompt_tokens": 400, "completion_tokens": 1}},
+        {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 1}},
     ]
     lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     return httpx.Response(200, text=lines + "data: [DONE]\n\n")
