@@ -12,8 +12,8 @@ Sections of a quad, in order (axes from the slowest; `out`: outputs n and n + 8)
   first and second half, then the other group's.
 * codes, 4 bits and the upper four of more: [out, thread, group]: the low fields of the bytes are
   the first half of the group; with a table the low two bytes are.
-* codes, 8 bits: [out, pair of groups, thread, group, half]; 16 bits: first the upper ones of all,
-  then the lower ones, likewise.
+* codes, 8 bits: [group, thread, half, out], so one load is an operand of tensor cores; 16 bits:
+  first the upper ones of all, then the lower ones, likewise.
 * the lowest bit of 5: [thread, out], in a byte as the 2-bit fields, for four groups.
 * the lowest two bits of 6: [thread, out, pair of groups], as 2-bit codes.
 * multipliers plus 128: [n, those of codes (one or two halves of a group), then of minima, out].

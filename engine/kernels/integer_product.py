@@ -23,7 +23,6 @@ import triton
 import triton.language as tl
 
 from engine.kernels import unpack
-from engine.kernels.dependent import wait
 
 _MAGIC = tl.constexpr(0x4B400000)
 _MAGIC_FLOAT = tl.constexpr(12582912.0)
@@ -256,8 +255,10 @@ def _whole(upper, middle, lower, ASM: tl.constexpr):
     """The sum of 256**2, 256 and 1 times three sums, as floats: rounded when the second one is
     added, and the third. Products with 256 are exact, so fusing them changes nothing."""
     if ASM:
-        a = tl.fma(upper.to(tl.float32, bitcast=True), 256.0, -256.0 * _MAGIC_FLOAT)
-        whole = tl.fma(a + _float(middle, ASM), 256.0, _float(lower, ASM))
+        # What is too little here is too much in the middle's bits: both are exact.
+        a = tl.fma(upper.to(tl.float32, bitcast=True), 256.0, -257.0 * _MAGIC_FLOAT)
+        sums = a + middle.to(tl.float32, bitcast=True)
+        whole = tl.fma(sums, 256.0, _float(lower, ASM))
     else:
         whole = (_float(upper, ASM) * 256.0 + _float(middle, ASM)) * 256.0 + _float(lower, ASM)
     return whole
@@ -420,38 +421,6 @@ def segment_terms(weights, x, left, FORM: tl.constexpr, NT: tl.constexpr, COLUMN
 
 
 @triton.jit
-def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
-                    COLUMNS: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr, W: tl.constexpr,
-                    ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """A segment's weights times neighbouring rows: loads as many as registers hold, waits for
-    earlier kernels, and goes on as `segment_terms`. x: from the first segment on."""
-    left = groups - segment * 16
-    if FORM.bits == 16:
-        # All of it would fill the registers. Two quads are under way while one is used.
-        p = tile + segment * (4 * FORM.quad)
-        more = quads - segment * 4 + lane * 0
-        q0 = unpack.quad(p, lane, lane >= 0, 0, FORM, False, ASM)
-        q1 = unpack.quad(p, lane, (more > 1).to(tl.int32), 1, FORM, not WHOLE, ASM)
-        scales = tile + quads * FORM.quad + segment * (8 * FORM.tail) + lane // 4 * FORM.tail
-        tail = unpack.words(scales, lane, 0, FORM.tail, False, ASM)
-        wait(PDL)
-        y = at_segment(x, segment, NT)
-        acc = no_terms(NT, COLUMNS, W)
-        acc = block_quad_terms(acc, q0, tail, y, left, 0, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
-        q2 = unpack.quad(p, lane, (more > 2).to(tl.int32), 2, FORM, not WHOLE, ASM)
-        acc = block_quad_terms(acc, q1, tail, y, left, 1, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
-        q3 = unpack.quad(p, lane, (more > 3).to(tl.int32), 3, FORM, not WHOLE, ASM)
-        acc = block_quad_terms(acc, q2, tail, y, left, 2, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
-        acc = block_quad_terms(acc, q3, tail, y, left, 3, FORM, NT, COLUMNS, True, WHOLE, W, ASM)
-    else:
-        weights = load_segment(tile, segment, quads, lane, FORM, WHOLE, ASM)
-        wait(PDL)
-        acc = segment_terms(weights, at_segment(x, segment, NT), left, FORM, NT, COLUMNS, True,
-                            WHOLE, SKIP, W, ASM)  # fmt: skip
-    return acc
-
-
-@triton.jit
 def add_each(total, acc, COUNT: tl.constexpr):
     """The sums of two tuples of tensors."""
     out = ()
@@ -493,214 +462,3 @@ def at_segment(x, segment, NT: tl.constexpr):
         info = segment * (16 * 16)
         found = found + (x[3 * t] + segment * (16 * 128), x[3 * t + 1] + info, x[3 * t + 2] + info)
     return found
-
-
-@triton.jit
-def put(OUT, SHARES, value, row, n, N, live, STREAMS: tl.constexpr, SHARED: tl.constexpr):
-    """Stores results, OUT[row, n], or adds them to each of STREAMS residuals, times its share."""
-    if STREAMS == 0:
-        tl.store(OUT + row.to(tl.int64) * N + n, value, mask=live)
-    else:
-        for c in tl.static_range(STREAMS):
-            stream = row.to(tl.int64) * STREAMS + c
-            added = value
-            if SHARED:
-                added = tl.load(SHARES + stream, mask=live, other=0.0) * value
-            at = OUT + stream * N + n
-            tl.store(at, tl.load(at, mask=live, other=0.0) + added, mask=live)
-
-
-@triton.jit
-def _matrix_of(tile, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr):
-    """Of a tile's number among matrices FIRST to END - 1: where it lies, its number in its matrix,
-    outputs of that matrix, and numbers in the results of the ones before."""
-    base = matrices[2 * FIRST].to(tl.int64) + tile * 0
-    own = tile
-    n = matrices[2 * FIRST + 1] + tile * 0
-    results = tile.to(tl.int64) * 0
-    outputs = matrices[2 * FIRST + 1]
-    tiles = (outputs + 15) // 16
-    for i in tl.static_range(FIRST + 1, END):
-        later = tile >= tiles
-        base = tl.where(later, matrices[2 * i].to(tl.int64), base)
-        own = tl.where(later, tile - tiles, own)
-        n = tl.where(later, matrices[2 * i + 1], n)
-        results = tl.where(later, outputs.to(tl.int64) * rows, results)
-        tiles = tiles + (matrices[2 * i + 1] + 15) // 16
-        outputs = outputs + matrices[2 * i + 1]
-    at = base.to(tl.pointer_type(tl.int32)) + own.to(tl.int64) * tile_words
-    return at, own, n, results
-
-
-@triton.jit
-def some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
-               FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
-               COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
-               WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr, W: tl.constexpr,
-               ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """What a program does, see `rows_by_matrices`: of matrices FIRST to END - 1, of one form and
-    with `tiles` tiles together. OUT, PARTS: from theirs on."""
-    thread = tl.arange(0, 32 * W)
-    lane = thread % 32
-    warp = thread // 32
-    RESULTS: tl.constexpr = 2 * NT * COLUMNS
-    segments = (quads + 3) // 4
-    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
-    if SPLIT:
-        first = program * TILES
-        units = tl.minimum(tiles - first, TILES) * segments
-        for start in range(0, units, W):
-            unit = tl.minimum(start + warp, units - 1)
-            segment = unit % segments
-            tile = first + unit // segments
-            at = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)[0]
-            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
-                                  False, W, ASM, PDL)  # fmt: skip
-            part = tile.to(tl.int64) * segments + segment
-            to = PARTS + part * (RESULTS * 32) + lane
-            for c in tl.static_range(RESULTS):
-                tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
-        tl.debug_barrier()
-        ROWS: tl.constexpr = 8 * NT if COLUMNS == 2 else 1
-        for start in tl.static_range(0, ROWS * TILES * 16, 32 * W):
-            e = start + thread
-            n = e % (TILES * 16)
-            r = e // (TILES * 16)
-            tile = tl.minimum(first + n // 16, tiles - 1)
-            if COLUMNS == 2:
-                c = r // 8 * 4 + n % 16 // 8 * 2 + r % 2
-                other = n % 8 * 4 + r % 8 // 2
-            else:
-                c = n % 16 // 8
-                other = n % 8 * 4
-            row = tl.program_id(1) * ROWS + r
-            _, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
-            live = (r < ROWS) & (row < rows) & (first + n // 16 < tiles)
-            n = own * 16 + n % 16
-            live = live & (n < N)
-            at = PARTS + tile.to(tl.int64) * segments * (RESULTS * 32) + c * 32 + other
-            total = tl.zeros([32 * W], tl.float32)
-            for s in range(0, segments, 8):
-                parts = ()
-                for k in tl.static_range(8):
-                    there = live & (r * 0 + (s + k) < segments)
-                    p = at + (s + k) * (RESULTS * 32)
-                    parts = parts + (tl.load(p, mask=there, other=0.0),)
-                for k in tl.static_range(8):
-                    total = total + parts[k]
-            put(OUT + results, SHARES, total, row, n, N, live, STREAMS, SHARED)
-    else:
-        tile = program * W + warp
-        there = tile < tiles
-        tile = tl.minimum(tile, tiles - 1)
-        at, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
-        total = no_terms(NT, COLUMNS, W)
-        for segment in range(segments):
-            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
-                                  not WHOLE, W, ASM, PDL)  # fmt: skip
-            total = add_each(total, acc, RESULTS)
-        for t in tl.static_range(NT):
-            for c in tl.static_range(2 * COLUMNS):
-                n = own * 16 + lane // 4 + c // COLUMNS * 8
-                if COLUMNS == 2:
-                    row = (tl.program_id(1) * NT + t) * 8 + lane % 4 * 2 + c % 2
-                    live = there & (row < rows) & (n < N)
-                else:
-                    row = tl.program_id(1) + lane * 0
-                    live = there & (lane % 4 == 0) & (n < N)
-                put(OUT + results, SHARES, total[t * 2 * COLUMNS + c], row, n, N, live, STREAMS,
-                    SHARED)  # fmt: skip
-
-
-@triton.constexpr_function
-def _run_start(forms, i):
-    """Where the i-th run of neighbours of the same form begins; behind the last: the end."""
-    starts = [j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]]
-    return [*starts, len(forms)][i]
-
-
-@triton.constexpr_function
-def _form(forms, i):
-    """forms[i]; indexed in a kernel, Triton 3.6 gives no constant."""
-    return forms[i]
-
-
-@triton.constexpr_function
-def _run_count(forms):
-    return len([j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]])
-
-
-@triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "rows", "quads", "groups", "step"])
-def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, OUT, SHARES, PARTS, rows, quads,
-                     groups, step, FORMS: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
-                     TILES: tl.constexpr, SPLIT: tl.constexpr, WHOLE: tl.constexpr,
-                     STREAMS: tl.constexpr, SHARED: tl.constexpr, W: tl.constexpr,
-                     ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """Rows times up to four matrices (records R, outputs N) of the FORMS, the same next to each
-    other. Grid (programs, blocks of 8 * NT rows, or rows where COLUMNS is 1).
-
-    OUT: [rows, N] of each matrix, one after the other, or what `put` adds one matrix's result to.
-    Without SPLIT a warp takes a tile and all its segments. With SPLIT a program takes TILES tiles,
-    and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
-    2 * NT * COLUMNS, 32], is where they meet.
-    """
-    lane = tl.arange(0, 32 * W) % 32
-    if COLUMNS == 1:
-        row = tl.program_id(1)
-        x = input_of_rows(CODES, INFO, row, row, row, step, lane)
-    else:
-        x = input_of_blocks(CODES, INFO, tl.program_id(1) * NT, step, (rows + 7) // 8, lane, NT)
-    matrices = (R0, N0, R1, N1, R2, N2, R3, N3)
-    segments = (quads + 3) // 4
-    every = (N0 + 15) // 16 + (N1 + 15) // 16 + (N2 + 15) // 16 + (N3 + 15) // 16
-    parts = PARTS + (tl.program_id(1) * every).to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
-    program = tl.program_id(0)
-    out = OUT
-    RUNS: tl.constexpr = _run_count(FORMS)
-    for i in tl.static_range(RUNS):
-        tiles = 0
-        outputs = 0
-        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
-            tiles += (matrices[2 * j + 1] + 15) // 16
-            outputs += matrices[2 * j + 1]
-        if RUNS == 1:
-            some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                       _form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
-                       STREAMS, SHARED, W, ASM, PDL)  # fmt: skip
-        else:
-            programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
-            if (program >= 0) & (program < programs):
-                some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                           _form(FORMS, _run_start(FORMS, i)), _run_start(FORMS, i),
-                           _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
-                           SHARED, W, ASM, PDL)  # fmt: skip
-            program -= programs
-            out += outputs.to(tl.int64) * rows
-            parts += tiles.to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
-
-
-@triton.jit(do_not_specialize=["USED", "N", "quads", "groups", "step"])
-def pairs_by_matrices(CODES, INFO, ADDRESSES, EXPERTS, OUT, USED, N, quads, groups, step,
-                      FORM: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-                      PDL: tl.constexpr):  # fmt: skip
-    """OUT[p] = row p // USED times the matrix at ADDRESSES[EXPERTS[p]]. Grid (tiles / W, pairs)."""
-    thread = tl.arange(0, 32 * W)
-    lane = thread % 32
-    pair = tl.program_id(1)
-    wait(PDL)
-    record = tl.load(ADDRESSES + tl.load(EXPERTS + pair)).to(tl.pointer_type(tl.int32))
-    row = pair // USED
-    x = input_of_rows(CODES, INFO, row, row, row, step, lane)
-    segments = (quads + 3) // 4
-    tile = tl.program_id(0) * W + thread // 32
-    words = quads * FORM.quad + segments * (8 * FORM.tail)
-    at = record + tl.minimum(tile, (N + 15) // 16 - 1).to(tl.int64) * words
-    total = no_terms(1, 1, W)
-    for segment in range(segments):
-        weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
-        acc = segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16, FORM, 1, 1,
-                            True, WHOLE, not WHOLE, W, ASM)  # fmt: skip
-        total = add_each(total, acc, 2)
-    for c in tl.static_range(2):
-        n = tile * 16 + lane // 4 + c * 8
-        tl.store(OUT + pair.to(tl.int64) * N + n, total[c], mask=(lane % 4 == 0) & (n < N))

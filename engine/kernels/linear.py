@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.kernels import integer_product
+from engine.kernels import rows_product
 from engine.kernels.dependent import launch_options
 from engine.kernels.float_linear import float_product_of_stack, float_project
-from engine.kernels.form import SEGMENT, FloatForm, Form
+from engine.kernels.form import LIMBS, QUAD, SEGMENT, FloatForm, Form
 from engine.kernels.inputs import ROWS, Input, as_input
 from engine.kernels.matrix import Matrix
 
 # Most matrices of one launch.
-_TOGETHER = 4
+_TOGETHER = 5
 _PAIR_WARPS = 4
 # Pairs of a row and an expert of one launch: the most that the second axis of a grid can have.
 _MOST_PAIRS = 65535
@@ -42,14 +42,16 @@ class Plan:
 _SMALL, _LARGE = 264, 4096
 
 
-def plan_for(rows: int, tiles: int, segments: int) -> Plan:
-    """The plan for some rows, tiles of outputs and segments of inputs."""
+def plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> Plan:
+    """The plan for some rows, tiles of outputs and segments of inputs. limbs: all matrices are of
+    two limbs, of which a segment fills 128 registers."""
     columns, blocks = (1, 1) if rows == 1 else (2, 1 if rows <= ROWS else 2)
     if rows > 2 * ROWS:
-        return Plan(2, 4, False, 1, 4)
+        return Plan(2, 4, False, 1, 4, 168)
+    registers = 168 if limbs or blocks == 2 else 128
     if tiles >= _LARGE or segments == 1:
-        return Plan(columns, blocks, False, 1, 4, 128)
-    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, 128)
+        return Plan(columns, blocks, False, 1, 4, registers)
+    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, registers)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:
@@ -105,7 +107,7 @@ def _launch(
 ) -> None:  # fmt: skip
     first = weights[0]
     rows, tiles, segments = x.rows, sum(w.tiles for w in weights), -(-first.quads // SEGMENT)
-    plan = plan_for(rows, tiles, segments)
+    plan = plan_for(rows, tiles, segments, all(w.form == LIMBS for w in weights))
     across = rows if plan.columns == 1 else -(-rows // (ROWS * plan.blocks))
     each = plan.tiles if plan.split else plan.warps
     parts = out
@@ -115,14 +117,15 @@ def _launch(
     for w in weights:
         by_form[w.form] = by_form.get(w.form, 0) + w.tiles
     programs = sum(-(-count // each) for count in by_form.values())
-    filled = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 3][:_TOGETHER]
+    filled = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 4][:_TOGETHER]
+    whole = QUAD if plan.blocks > 1 and not plan.split else SEGMENT * QUAD
     more = {"maxnreg": plan.registers} if plan.registers and x.codes.is_cuda else {}
-    integer_product.rows_by_matrices[(programs, across)](
+    rows_product.rows_by_matrices[(programs, across)](
         x.codes, x.info, *(a for pair in filled for a in pair), out,
         out if shares is None else shares, parts, rows, first.quads, first.groups,
         x.codes.shape[1],
         FORMS=tuple(w.form for w in weights), NT=plan.blocks, COLUMNS=plan.columns,
-        TILES=plan.tiles, SPLIT=plan.split, WHOLE=first.groups % 16 == 0, STREAMS=streams,
+        TILES=plan.tiles, SPLIT=plan.split, WHOLE=first.groups % whole == 0, STREAMS=streams,
         SHARED=shares is not None, W=plan.warps, ASM=assembly(out), num_warps=plan.warps, **more,
         **launch_options(out),
     )  # fmt: skip
@@ -148,7 +151,7 @@ def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -
 def _product_of_stack(
     x: Input, weight: Matrix, experts: torch.Tensor, used: int, out: torch.Tensor
 ) -> None:
-    integer_product.pairs_by_matrices[(-(-weight.tiles // _PAIR_WARPS), len(experts))](
+    rows_product.pairs_by_matrices[(-(-weight.tiles // _PAIR_WARPS), len(experts))](
         x.codes, x.info, weight.addresses, experts, out, used, weight.rows, weight.quads,
         weight.groups, x.codes.shape[1], FORM=weight.form, WHOLE=weight.groups % 16 == 0,
         W=_PAIR_WARPS, ASM=assembly(out), num_warps=_PAIR_WARPS, **launch_options(out),

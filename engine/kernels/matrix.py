@@ -281,9 +281,8 @@ def _planes(fields: torch.Tensor, form: Form) -> list[torch.Tensor]:
 
 
 def _whole_bytes(fields: torch.Tensor) -> torch.Tensor:
-    """[E, T, quads, out, pair of groups, n, q, group, half, byte]"""
-    pairs: torch.Tensor = fields.unflatten(5, (2, 2))
-    return pairs.permute(0, 1, 4, 2, 5, 3, 8, 6, 7, 9).contiguous()
+    """[E, T, quads, group, n, q, half, out, byte]"""
+    return fields.permute(0, 1, 4, 5, 3, 7, 6, 2, 8).contiguous()
 
 
 def _low_bits(fields: torch.Tensor, bits: int) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.linear import linear
+from engine.kernels.linear import project
 from engine.kernels.matrix import Matrix
 from engine.kernels.norms import dot, rms_norm, segment_levels, warps_for
 from engine.kernels.rings import is_in_window, is_overwritten
@@ -146,9 +146,9 @@ def ngram_gated_value(
     normed W_key.e and query the normed streams. embedding: float32 [R, E]; streams [R, C, D].
     """
     count, streams_count, width = streams.shape
-    keys = rms_norm(linear(embedding, key), norm_key, width, eps)
+    products, values = project(embedding, (key, value))
+    keys = rms_norm(products, norm_key, width, eps)
     queries = rms_norm(streams.reshape(count, -1), norm_query, width, eps)
-    values = linear(embedding, value)
     out = torch.empty(count, streams_count * width, device=streams.device)
     if count:
         gate_kernel[(streams_count, count)](

@@ -23,6 +23,7 @@ from engine.kernels.integer_product import (
     _second,
     _times,
     _weighed_sums,
+    _whole,
     no_terms,
     segment_terms,
 )
@@ -165,19 +166,67 @@ def quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.con
 
 
 @triton.jit
+def limb_quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
+                    FULL: tl.constexpr):  # fmt: skip
+    """As `quad_terms`, with two limbs on both sides: a group has a column for either limb of the
+    row."""
+    q = lane % 4
+    column = lane // 4
+    b = unpack.words(x[0] + (column // 2 * 128 + column % 2 * 64), lane, 512 * QUAD, 2, False, True)
+    ok = (left > 4 * QUAD + q).to(tl.int32)
+    info = unpack.words(x[1] + q * 16, ok, 64 * QUAD, 2, not FULL, True)
+    start = tl.full(lane.shape, _MAGIC, tl.int32)
+    none = tl.zeros(lane.shape, tl.int32)
+    # Products of the upper limbs of weights and of the lower ones, with both of the row.
+    upper = (start, none, start, none)
+    lower = (start, start, start, start)
+    for j in tl.static_range(4):
+        b0 = tl.where(column // 2 == j, b[0], 0)
+        b1 = tl.where(column // 2 == j, b[1], 0)
+        a0, a2 = unpack.limb_halves(found, j, 0, 0)
+        a1, a3 = unpack.limb_halves(found, j, 1, 0)
+        upper = _added(upper, a0, a1, a2, a3, b0, b1, False)
+        a0, a2 = unpack.limb_halves(found, j, 0, 1)
+        a1, a3 = unpack.limb_halves(found, j, 1, 1)
+        lower = _added(lower, a0, a1, a2, a3, b0, b1, False)
+    s = info[0].to(tl.float32, bitcast=True)
+    t0 = _whole(upper[0], lower[0] + upper[1], lower[1], True) * s
+    t1 = _whole(upper[2], lower[2] + upper[3], lower[3], True) * s
+    t0 = t0 * _own_scale(found, tail, q, QUAD, 0, 0, FORM)
+    t1 = t1 * _own_scale(found, tail, q, QUAD, 0, 1, FORM)
+    first = acc[0]
+    second = acc[1]
+    for j in tl.static_range(4):
+        first = first + _of_group(t0, j)
+        second = second + _of_group(t1, j)
+    return first, second
+
+
+@triton.jit
+def row_quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
+                   FULL: tl.constexpr):  # fmt: skip
+    """The same of any form."""
+    if FORM.bits == 16:
+        acc = limb_quad_terms(acc, found, tail, x, left, lane, QUAD, FORM, FULL)
+    else:
+        acc = quad_terms(acc, found, tail, x, left, lane, QUAD, FORM, FULL)
+    return acc
+
+
+@triton.jit
 def row_terms(weights, x, left, lane, FORM: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr,
               W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """What `segment_terms` gives for one row: sums of a segment's terms, outputs n and n + 8."""
-    if ASM and FORM.bits < 16:
+    if ASM:
         acc = no_terms(1, 1, W)
         for quad in tl.static_range(4):
             if SKIP:
                 if left > 4 * quad:
-                    acc = quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
-                                     WHOLE)  # fmt: skip
+                    acc = row_quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
+                                         WHOLE)  # fmt: skip
             else:
-                acc = quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
-                                 WHOLE)  # fmt: skip
+                acc = row_quad_terms(acc, weights[quad], weights[4], x, left, lane, quad, FORM,
+                                     WHOLE)  # fmt: skip
     else:
         acc = segment_terms(weights, x, left, FORM, 1, 1, False, WHOLE, SKIP, W, ASM)
     return acc

@@ -158,8 +158,8 @@ def halves(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, ASM: t
     """Bytes of group j of output n (OUT 0) or n + 8 (1): two words, of inputs 4q to 4q + 3 and of
     16 + 4q to 16 + 4q + 3, as `Form` says. found: what `quad` loaded."""
     if FORM.bits == 8:
-        lo = found[8 * OUT + 2 * j]
-        hi = found[8 * OUT + 2 * j + 1]
+        lo = found[4 * j + OUT]
+        hi = found[4 * j + 2 + OUT]
     elif FORM.bits == 2:
         word = found[2 * OUT + j // 2]
         lo = _moved(word, 4 * (j % 2), 6) & -0x3F3F3F40
@@ -200,7 +200,7 @@ def halves(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, ASM: t
 @triton.jit
 def limb_halves(found, j: tl.constexpr, OUT: tl.constexpr, LIMB: tl.constexpr):
     """As `halves`, of the upper limbs (LIMB 0) or the lower ones (1)."""
-    return found[16 * LIMB + 8 * OUT + 2 * j], found[16 * LIMB + 8 * OUT + 2 * j + 1]
+    return found[16 * LIMB + 4 * j + OUT], found[16 * LIMB + 4 * j + 2 + OUT]
 
 
 @triton.jit

@@ -1,0 +1,409 @@
+"""Kernels of rows times matrices of integers: how tiles and segments spread over programs.
+
+What a warp does with its share is in `integer_product.py`, and for a single row in `one_row.py`.
+"""
+
+# Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
+# ruff: noqa: RUF005
+# mypy: disable-error-code="assignment,attr-defined,var-annotated,union-attr,misc"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from engine.kernels import unpack
+from engine.kernels.dependent import wait
+from engine.kernels.integer_product import (
+    add_each,
+    at_segment,
+    block_quad_terms,
+    input_of_blocks,
+    input_of_rows,
+    load_segment,
+    no_terms,
+    segment_terms,
+)
+from engine.kernels.one_row import row_quad_terms, row_terms
+
+
+@triton.jit
+def _quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
+                NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    if COLUMNS == 1 and ASM:
+        acc = row_quad_terms(acc, found, tail, x, left, lane, QUAD, FORM, WHOLE)
+    else:
+        acc = block_quad_terms(acc, found, tail, x, left, QUAD, FORM, NT, COLUMNS, True, WHOLE, W,
+                               ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
+def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+                    COLUMNS: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr,
+                    AT_ONCE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                    PDL: tl.constexpr):  # fmt: skip
+    """A segment's weights times neighbouring rows: loads all of them, of two limbs only with
+    AT_ONCE, waits for earlier kernels, and goes on as `segment_terms`. x: from the first segment
+    on."""
+    left = groups - segment * 16
+    if FORM.bits == 16 and not (AT_ONCE and NT == 1):
+        # All of it would fill the registers. Two quads are under way while one is used.
+        p = tile + segment * (4 * FORM.quad)
+        more = quads - segment * 4 + lane * 0
+        q0 = unpack.quad(p, lane, lane >= 0, 0, FORM, False, ASM)
+        q1 = unpack.quad(p, lane, (more > 1).to(tl.int32), 1, FORM, not WHOLE, ASM)
+        scales = tile + quads * FORM.quad + segment * (8 * FORM.tail) + lane // 4 * FORM.tail
+        tail = unpack.words(scales, lane, 0, FORM.tail, False, ASM)
+        wait(PDL)
+        y = at_segment(x, segment, NT)
+        acc = no_terms(NT, COLUMNS, W)
+        acc = _quad_terms(acc, q0, tail, y, left, lane, 0, FORM, NT, COLUMNS, WHOLE, W, ASM)
+        q2 = unpack.quad(p, lane, (more > 2).to(tl.int32), 2, FORM, not WHOLE, ASM)
+        acc = _quad_terms(acc, q1, tail, y, left, lane, 1, FORM, NT, COLUMNS, WHOLE, W, ASM)
+        q3 = unpack.quad(p, lane, (more > 3).to(tl.int32), 3, FORM, not WHOLE, ASM)
+        acc = _quad_terms(acc, q2, tail, y, left, lane, 2, FORM, NT, COLUMNS, WHOLE, W, ASM)
+        acc = _quad_terms(acc, q3, tail, y, left, lane, 3, FORM, NT, COLUMNS, WHOLE, W, ASM)
+    else:
+        weights = load_segment(tile, segment, quads, lane, FORM, WHOLE, ASM)
+        wait(PDL)
+        y = at_segment(x, segment, NT)
+        if COLUMNS == 1:
+            acc = row_terms(weights, y, left, lane, FORM, WHOLE, SKIP, W, ASM)
+        else:
+            acc = segment_terms(weights, y, left, FORM, NT, COLUMNS, True, WHOLE, SKIP, W, ASM)
+    return acc
+
+
+@triton.jit
+def _scales_of_quad(tile, quads, quad, lane, FORM: tl.constexpr, ASM: tl.constexpr):
+    """Scales of a segment that the first quad of a segment would find, of any quad."""
+    first = tile + quads * FORM.quad + quad // 4 * (8 * FORM.tail)
+    found = unpack.words(first + lane // 4 * FORM.tail, lane, 0, FORM.tail, False, ASM)
+    second = quad // 2 % 2
+    out = ()
+    COUNT: tl.constexpr = FORM.tail
+    for i in tl.static_range(COUNT):
+        if FORM.wide:
+            out = out + (tl.where(second > 0, found[i // 2 * 2 + 1], found[i // 2 * 2]),)
+        else:
+            out = out + (found[i] >> (16 * second),)
+    return out
+
+
+@triton.jit
+def tile_product(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+                 WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                 PDL: tl.constexpr):  # fmt: skip
+    """All segments of a tile times NT blocks of rows: a quad is under way while one is used, and
+    code is short enough for its cache. WHOLE: quads have four groups."""
+    ahead = unpack.quad(tile, lane, lane, 0, FORM, False, ASM)
+    ahead_tail = _scales_of_quad(tile, quads, 0, lane, FORM, ASM)
+    wait(PDL)
+    total = no_terms(NT, 2, W)
+    for first in range(0, quads, 4):
+        acc = no_terms(NT, 2, W)
+        for quad in range(first, tl.minimum(first + 4, quads)):
+            now = ahead
+            tail = ahead_tail
+            # At the end the last one again, which is near.
+            after = tl.minimum(quad + 1, quads - 1)
+            ahead = unpack.quad(tile + after * FORM.quad, lane, lane, 0, FORM, False, ASM)
+            ahead_tail = _scales_of_quad(tile, quads, after, lane, FORM, ASM)
+            y = ()
+            for t in tl.static_range(NT):
+                info = x[3 * t + 1] + quad * (4 * 16)
+                y = y + (x[3 * t] + quad * (4 * 128), info, info)
+            acc = block_quad_terms(acc, now, tail, y, groups - quad * 4, 0, FORM, NT, 2, True,
+                                   WHOLE, W, ASM)  # fmt: skip
+        total = add_each(total, acc, 4 * NT)
+    return total
+
+
+@triton.jit
+def residual_of(OUT, SHARES, row, n, N, live, STREAMS: tl.constexpr, SHARED: tl.constexpr):
+    """What `put` adds to: numbers of STREAMS residuals, then their shares. They must lie there
+    since the kernel before the last one; read past the cache of the first level."""
+    found = ()
+    for c in tl.static_range(STREAMS):
+        at = OUT + (row.to(tl.int64) * STREAMS + c) * N + n
+        found = found + (tl.load(at, mask=live, other=0.0, cache_modifier=".cg"),)
+    for c in tl.static_range(STREAMS if SHARED else 0):
+        at = SHARES + row.to(tl.int64) * STREAMS + c
+        found = found + (tl.load(at, mask=live, other=0.0, cache_modifier=".cg"),)
+    return found
+
+
+@triton.jit
+def put(OUT, value, found, AT: tl.constexpr, row, n, N, live, STREAMS: tl.constexpr,
+        SHARED: tl.constexpr):  # fmt: skip
+    """Stores results, OUT[row, n], or adds them to each of STREAMS residuals, times its share.
+    found: what `residual_of` gave, from AT on."""
+    if STREAMS == 0:
+        tl.store(OUT + row.to(tl.int64) * N + n, value, mask=live)
+    else:
+        for c in tl.static_range(STREAMS):
+            added = value
+            if SHARED:
+                added = found[AT + STREAMS + c] * value
+            at = OUT + (row.to(tl.int64) * STREAMS + c) * N + n
+            tl.store(at, found[AT + c] + added, mask=live)
+
+
+@triton.jit
+def _matrix_of(tile, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr):
+    """Of a tile's number among matrices FIRST to END - 1: where it lies, its number in its matrix,
+    outputs of that matrix, and numbers in the results of the ones before."""
+    base = matrices[2 * FIRST].to(tl.int64) + tile * 0
+    own = tile
+    n = matrices[2 * FIRST + 1] + tile * 0
+    results = tile.to(tl.int64) * 0
+    outputs = matrices[2 * FIRST + 1]
+    tiles = (outputs + 15) // 16
+    for i in tl.static_range(FIRST + 1, END):
+        later = tile >= tiles
+        base = tl.where(later, matrices[2 * i].to(tl.int64), base)
+        own = tl.where(later, tile - tiles, own)
+        n = tl.where(later, matrices[2 * i + 1], n)
+        results = tl.where(later, outputs.to(tl.int64) * rows, results)
+        tiles = tiles + (matrices[2 * i + 1] + 15) // 16
+        outputs = outputs + matrices[2 * i + 1]
+    at = base.to(tl.pointer_type(tl.int32)) + own.to(tl.int64) * tile_words
+    return at, own, n, results
+
+
+@triton.jit
+def _place(e, first, tiles, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr,
+           NT: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr):  # fmt: skip
+    """Of number e of a program's results: tile, place among a unit's parts, row, output, outputs of
+    the matrix, whether it exists, and numbers in the results of the matrices before."""
+    ROWS: tl.constexpr = 8 * NT if COLUMNS == 2 else 1
+    r = e // (TILES * 16)
+    n = e % (TILES * 16)
+    tile = tl.minimum(first + n // 16, tiles - 1)
+    if COLUMNS == 2:
+        part = (r // 8 * 4 + n % 16 // 8 * 2 + r % 2) * 32 + n % 8 * 4 + r % 8 // 2
+    else:
+        part = n % 16 // 8 * 32 + n % 8 * 4
+    row = tl.program_id(1) * ROWS + r
+    _, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
+    live = (r < ROWS) & (row < rows) & (first + n // 16 < tiles)
+    n = own * 16 + n % 16
+    return tile, part, row, n, N, live & (n < N), results
+
+
+@triton.jit
+def shared_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
+                 FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
+                 COLUMNS: tl.constexpr, TILES: tl.constexpr, WHOLE: tl.constexpr,
+                 STREAMS: tl.constexpr, SHARED: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr,
+                 ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """As `own_tiles`, by programs that take TILES tiles: a warp has one segment of one of them at a
+    time, and the segments meet in PARTS, which begins with those of the matrices."""
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    warp = thread // 32
+    RESULTS: tl.constexpr = 2 * NT * COLUMNS
+    EACH: tl.constexpr = STREAMS * 2 if SHARED else STREAMS
+    COUNT: tl.constexpr = (8 * NT if COLUMNS == 2 else 1) * TILES * 16
+    segments = (quads + 3) // 4
+    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
+    first = program * TILES
+    units = tl.minimum(tiles - first, TILES) * segments
+    found = ()
+    for i in tl.static_range((COUNT + 32 * W - 1) // (32 * W) if STREAMS else 0):
+        _, _, row, n, N, live, _ = _place(i * 32 * W + thread, first, tiles, matrices, rows,
+                                          tile_words, FIRST, END, NT, COLUMNS, TILES)  # fmt: skip
+        found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
+    for start in range(0, units, W):
+        unit = tl.minimum(start + warp, units - 1)
+        segment = unit % segments
+        tile = first + unit // segments
+        at = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)[0]
+        acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, False,
+                              ALONE, W, ASM, PDL)  # fmt: skip
+        part = tile.to(tl.int64) * segments + segment
+        to = PARTS + part * (RESULTS * 32) + lane
+        for c in tl.static_range(RESULTS):
+            tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
+    tl.debug_barrier()
+    for i in tl.static_range((COUNT + 32 * W - 1) // (32 * W)):
+        tile, part, row, n, N, live, results = _place(
+            i * 32 * W + thread, first, tiles, matrices, rows, tile_words, FIRST, END, NT, COLUMNS,
+            TILES,
+        )  # fmt: skip
+        at = PARTS + tile.to(tl.int64) * segments * (RESULTS * 32) + part
+        total = tl.zeros([32 * W], tl.float32)
+        for s in range(0, segments, 8):
+            parts = ()
+            for k in tl.static_range(8):
+                there = live & (thread * 0 + (s + k) < segments)
+                p = at + (s + k) * (RESULTS * 32)
+                parts = parts + (tl.load(p, mask=there, other=0.0),)
+            for k in tl.static_range(8):
+                total = total + parts[k]
+        put(OUT + results, total, found, i * EACH, row, n, N, live, STREAMS, SHARED)
+
+
+@triton.jit
+def own_tiles(program, x, matrices, OUT, SHARES, rows, tiles, quads, groups, FORM: tl.constexpr,
+              FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+              WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr, ALONE: tl.constexpr,
+              W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """What a program does, see `rows_by_matrices`, with a tile for each warp: of matrices FIRST to
+    END - 1, of one form and with `tiles` tiles together. OUT: from theirs on. ALONE: the launch has
+    no other form, registers are for this one."""
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    tile = program * W + thread // 32
+    there = tile < tiles
+    tile = tl.minimum(tile, tiles - 1)
+    segments = (quads + 3) // 4
+    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
+    at, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
+    if NT > 1:
+        total = tile_product(at, x, quads, groups, lane, FORM, NT, WHOLE, W, ASM, PDL)
+    else:
+        total = no_terms(NT, COLUMNS, W)
+        for segment in range(segments):
+            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
+                                  not WHOLE, ALONE, W, ASM, PDL)  # fmt: skip
+            total = add_each(total, acc, 2 * COLUMNS)
+    EACH: tl.constexpr = STREAMS * 2 if SHARED else STREAMS
+    found = ()
+    for t in tl.static_range(NT):
+        for c in tl.static_range(2 * COLUMNS):
+            row, n, live = _own_place(own, there, rows, N, lane, t, c, NT, COLUMNS)
+            found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
+    for t in tl.static_range(NT):
+        for c in tl.static_range(2 * COLUMNS):
+            row, n, live = _own_place(own, there, rows, N, lane, t, c, NT, COLUMNS)
+            put(OUT + results, total[t * 2 * COLUMNS + c], found, (t * 2 * COLUMNS + c) * EACH, row,
+                n, N, live, STREAMS, SHARED)  # fmt: skip
+
+
+@triton.jit
+def _own_place(tile, there, rows, N, lane, t: tl.constexpr, c: tl.constexpr, NT: tl.constexpr,
+               COLUMNS: tl.constexpr):  # fmt: skip
+    """Row and output of a thread's sum c of block t, and whether they exist."""
+    n = tile * 16 + lane // 4 + c // COLUMNS * 8
+    if COLUMNS == 2:
+        row = (tl.program_id(1) * NT + t) * 8 + lane % 4 * 2 + c % 2
+        live = there & (row < rows) & (n < N)
+    else:
+        row = tl.program_id(1) + lane * 0
+        live = there & (lane % 4 == 0) & (n < N)
+    return row, n, live
+
+
+@triton.constexpr_function
+def _run_start(forms, i):
+    """Where the i-th run of neighbours of the same form begins; behind the last: the end."""
+    starts = [j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]]
+    return [*starts, len(forms)][i]
+
+
+@triton.constexpr_function
+def _form(forms, i):
+    """forms[i]; indexed in a kernel, Triton 3.6 gives no constant."""
+    return forms[i]
+
+
+@triton.constexpr_function
+def _run_count(forms):
+    return len([j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]])
+
+
+@triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "N4", "rows", "quads", "groups", "step"])
+def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SHARES, PARTS, rows,
+                     quads, groups, step, FORMS: tl.constexpr, NT: tl.constexpr,
+                     COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
+                     WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr,
+                     W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """Rows times up to five matrices (records R, outputs N) of the FORMS, the same next to each
+    other. Grid (programs, blocks of 8 * NT rows, or rows where COLUMNS is 1).
+
+    OUT: [rows, N] of each matrix, one after the other, or what `put` adds one matrix's result to.
+    Without SPLIT a warp takes a tile and all its segments. With SPLIT a program takes TILES tiles,
+    and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
+    2 * NT * COLUMNS, 32], is where they meet. WHOLE: segments have 16 groups, or where a warp takes
+    several blocks of rows and all segments, quads have four.
+    """
+    lane = tl.arange(0, 32 * W) % 32
+    if COLUMNS == 1:
+        row = tl.program_id(1)
+        x = input_of_rows(CODES, INFO, row, row, row, step, lane)
+    else:
+        x = input_of_blocks(CODES, INFO, tl.program_id(1) * NT, step, (rows + 7) // 8, lane, NT)
+    matrices = (R0, N0, R1, N1, R2, N2, R3, N3, R4, N4)
+    segments = (quads + 3) // 4
+    every = (N0 + 15) // 16
+    for i in tl.static_range(1, 5):
+        every += (matrices[2 * i + 1] + 15) // 16
+    parts = PARTS + (tl.program_id(1) * every).to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
+    program = tl.program_id(0)
+    out = OUT
+    RUNS: tl.constexpr = _run_count(FORMS)
+    for i in tl.static_range(RUNS):
+        tiles = 0
+        outputs = 0
+        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
+            tiles += (matrices[2 * j + 1] + 15) // 16
+            outputs += matrices[2 * j + 1]
+        programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
+        if RUNS == 1:
+            _some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
+                        _form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
+                        STREAMS, SHARED, True, W, ASM, PDL)  # fmt: skip
+        elif (program >= 0) & (program < programs):
+            _some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
+                        _form(FORMS, _run_start(FORMS, i)), _run_start(FORMS, i),
+                        _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
+                        SHARED, False, W, ASM, PDL)  # fmt: skip
+        program -= programs
+        out += outputs.to(tl.int64) * rows
+        parts += tiles.to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
+
+
+@triton.jit
+def _some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
+                FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
+                WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr,
+                ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                PDL: tl.constexpr):  # fmt: skip
+    if SPLIT:
+        shared_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups, FORM,
+                     FIRST, END, NT, COLUMNS, TILES, WHOLE, STREAMS, SHARED, ALONE, W, ASM,
+                     PDL)  # fmt: skip
+    else:
+        own_tiles(program, x, matrices, OUT, SHARES, rows, tiles, quads, groups, FORM, FIRST, END,
+                  NT, COLUMNS, WHOLE, STREAMS, SHARED, ALONE, W, ASM, PDL)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["USED", "N", "quads", "groups", "step"])
+def pairs_by_matrices(CODES, INFO, ADDRESSES, EXPERTS, OUT, USED, N, quads, groups, step,
+                      FORM: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                      PDL: tl.constexpr):  # fmt: skip
+    """OUT[p] = row p // USED times the matrix at ADDRESSES[EXPERTS[p]]. Grid (tiles / W, pairs)."""
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    pair = tl.program_id(1)
+    wait(PDL)
+    record = tl.load(ADDRESSES + tl.load(EXPERTS + pair)).to(tl.pointer_type(tl.int32))
+    row = pair // USED
+    x = input_of_rows(CODES, INFO, row, row, row, step, lane)
+    segments = (quads + 3) // 4
+    tile = tl.program_id(0) * W + thread // 32
+    words = quads * FORM.quad + segments * (8 * FORM.tail)
+    at = record + tl.minimum(tile, (N + 15) // 16 - 1).to(tl.int64) * words
+    total = no_terms(1, 1, W)
+    for segment in range(segments):
+        weights = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
+        acc = segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16, FORM, 1, 1,
+                            True, WHOLE, not WHOLE, W, ASM)  # fmt: skip
+        total = add_each(total, acc, 2)
+    for c in tl.static_range(2):
+        n = tile * 16 + lane // 4 + c * 8
+        tl.store(OUT + pair.to(tl.int64) * N + n, total[c], mask=(lane % 4 == 0) & (n < N))
