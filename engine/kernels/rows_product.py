@@ -48,7 +48,12 @@ def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, N
     AT_ONCE, waits for earlier kernels, and goes on as `segment_terms`. x: from the first segment
     on."""
     left = groups - segment * 16
-    if FORM.bits == 16 and not (AT_ONCE and NT == 1):
+    if NT > 1:
+        ahead, tail = quad_and_scales(tile, segment * 4, quads, lane, FORM, ASM)
+        wait(PDL)
+        acc, _, _ = quads_product(tile, x, segment * 4, 4, ahead, tail, quads, groups, lane, FORM,
+                                  NT, WHOLE, W, ASM)  # fmt: skip
+    elif FORM.bits == 16 and not AT_ONCE:
         # All of it would fill the registers. Two quads are under way while one is used.
         p = tile + segment * (4 * FORM.quad)
         more = quads - segment * 4 + lane * 0
@@ -77,8 +82,9 @@ def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, N
 
 
 @triton.jit
-def _scales_of_quad(tile, quads, quad, lane, FORM: tl.constexpr, ASM: tl.constexpr):
-    """Scales of a segment that the first quad of a segment would find, of any quad."""
+def quad_and_scales(tile, quad, quads, lane, FORM: tl.constexpr, ASM: tl.constexpr):
+    """A tile's quad of any number, and scales of its segment where the first quad finds its own."""
+    words = unpack.quad(tile + quad * FORM.quad, lane, lane, 0, FORM, False, ASM)
     first = tile + quads * FORM.quad + quad // 4 * (8 * FORM.tail)
     found = unpack.words(first + lane // 4 * FORM.tail, lane, 0, FORM.tail, False, ASM)
     second = quad // 2 % 2
@@ -89,34 +95,44 @@ def _scales_of_quad(tile, quads, quad, lane, FORM: tl.constexpr, ASM: tl.constex
             out = out + (tl.where(second > 0, found[i // 2 * 2 + 1], found[i // 2 * 2]),)
         else:
             out = out + (found[i] >> (16 * second),)
-    return out
+    return words, out
+
+
+@triton.jit
+def quads_product(tile, x, first, count, ahead, tail, quads, groups, lane, FORM: tl.constexpr,
+                  NT: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                  ASM: tl.constexpr):  # fmt: skip
+    """As `segment_terms` of `count` quads from `first` on, in a loop: code is short enough for its
+    cache, and a quad is under way while one is used. ahead, tail: the first one, and behind the
+    sums the one after the last. WHOLE: quads have four groups."""
+    acc = no_terms(NT, 2, W)
+    for i in range(count):
+        quad = first + i
+        now = ahead
+        its_tail = tail
+        # At the end the last one again, which is near.
+        ahead, tail = quad_and_scales(tile, tl.minimum(quad + 1, quads - 1), quads, lane, FORM, ASM)
+        y = ()
+        for t in tl.static_range(NT):
+            info = x[3 * t + 1] + quad * (4 * 16)
+            y = y + (x[3 * t] + quad * (4 * 128), info, info)
+        acc = block_quad_terms(acc, now, its_tail, y, groups - quad * 4, 0, FORM, NT, 2, True,
+                               WHOLE, W, ASM)  # fmt: skip
+    return acc, ahead, tail
 
 
 @triton.jit
 def tile_product(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
                  WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                  PDL: tl.constexpr):  # fmt: skip
-    """All segments of a tile times NT blocks of rows: a quad is under way while one is used, and
-    code is short enough for its cache. WHOLE: quads have four groups."""
-    ahead = unpack.quad(tile, lane, lane, 0, FORM, False, ASM)
-    ahead_tail = _scales_of_quad(tile, quads, 0, lane, FORM, ASM)
+    """All segments of a tile times NT blocks of rows. WHOLE: quads have four groups."""
+    ahead, tail = quad_and_scales(tile, 0, quads, lane, FORM, ASM)
     wait(PDL)
     total = no_terms(NT, 2, W)
     for first in range(0, quads, 4):
-        acc = no_terms(NT, 2, W)
-        for quad in range(first, tl.minimum(first + 4, quads)):
-            now = ahead
-            tail = ahead_tail
-            # At the end the last one again, which is near.
-            after = tl.minimum(quad + 1, quads - 1)
-            ahead = unpack.quad(tile + after * FORM.quad, lane, lane, 0, FORM, False, ASM)
-            ahead_tail = _scales_of_quad(tile, quads, after, lane, FORM, ASM)
-            y = ()
-            for t in tl.static_range(NT):
-                info = x[3 * t + 1] + quad * (4 * 16)
-                y = y + (x[3 * t] + quad * (4 * 128), info, info)
-            acc = block_quad_terms(acc, now, tail, y, groups - quad * 4, 0, FORM, NT, 2, True,
-                                   WHOLE, W, ASM)  # fmt: skip
+        acc, ahead, tail = quads_product(tile, x, first, tl.minimum(quads - first, 4), ahead, tail,
+                                         quads, groups, lane, FORM, NT, WHOLE, W,
+                                         ASM)  # fmt: skip
         total = add_each(total, acc, 4 * NT)
     return total
 
@@ -152,16 +168,16 @@ def put(OUT, value, found, AT: tl.constexpr, row, n, N, live, STREAMS: tl.conste
 
 
 @triton.jit
-def _matrix_of(tile, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr):
-    """Of a tile's number among matrices FIRST to END - 1: where it lies, its number in its matrix,
-    outputs of that matrix, and numbers in the results of the ones before."""
-    base = matrices[2 * FIRST].to(tl.int64) + tile * 0
+def _matrix_of(tile, matrices, rows, MATRICES: tl.constexpr):
+    """Of a tile's number among the tiles of MATRICES matrices: the record of its matrix, its number
+    there, outputs of that matrix, and numbers in the results of the ones before."""
+    base = matrices[0].to(tl.int64) + tile * 0
     own = tile
-    n = matrices[2 * FIRST + 1] + tile * 0
+    n = matrices[1] + tile * 0
     results = tile.to(tl.int64) * 0
-    outputs = matrices[2 * FIRST + 1]
+    outputs = matrices[1]
     tiles = (outputs + 15) // 16
-    for i in tl.static_range(FIRST + 1, END):
+    for i in tl.static_range(1, MATRICES):
         later = tile >= tiles
         base = tl.where(later, matrices[2 * i].to(tl.int64), base)
         own = tl.where(later, tile - tiles, own)
@@ -169,118 +185,27 @@ def _matrix_of(tile, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.co
         results = tl.where(later, outputs.to(tl.int64) * rows, results)
         tiles = tiles + (matrices[2 * i + 1] + 15) // 16
         outputs = outputs + matrices[2 * i + 1]
-    at = base.to(tl.pointer_type(tl.int32)) + own.to(tl.int64) * tile_words
-    return at, own, n, results
+    return base.to(tl.pointer_type(tl.int32)), own, n, results
 
 
 @triton.jit
-def _place(e, first, tiles, matrices, rows, tile_words, FIRST: tl.constexpr, END: tl.constexpr,
-           NT: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr):  # fmt: skip
+def _place(e, first, end, matrices, rows, MATRICES: tl.constexpr, NT: tl.constexpr,
+           COLUMNS: tl.constexpr, TILES: tl.constexpr):  # fmt: skip
     """Of number e of a program's results: tile, place among a unit's parts, row, output, outputs of
     the matrix, whether it exists, and numbers in the results of the matrices before."""
     ROWS: tl.constexpr = 8 * NT if COLUMNS == 2 else 1
     r = e // (TILES * 16)
     n = e % (TILES * 16)
-    tile = tl.minimum(first + n // 16, tiles - 1)
+    tile = tl.minimum(first + n // 16, end - 1)
     if COLUMNS == 2:
         part = (r // 8 * 4 + n % 16 // 8 * 2 + r % 2) * 32 + n % 8 * 4 + r % 8 // 2
     else:
         part = n % 16 // 8 * 32 + n % 8 * 4
     row = tl.program_id(1) * ROWS + r
-    _, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
-    live = (r < ROWS) & (row < rows) & (first + n // 16 < tiles)
+    _, own, N, results = _matrix_of(tile, matrices, rows, MATRICES)
+    live = (r < ROWS) & (row < rows) & (first + n // 16 < end)
     n = own * 16 + n % 16
     return tile, part, row, n, N, live & (n < N), results
-
-
-@triton.jit
-def shared_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
-                 FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
-                 COLUMNS: tl.constexpr, TILES: tl.constexpr, WHOLE: tl.constexpr,
-                 STREAMS: tl.constexpr, SHARED: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr,
-                 ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """As `own_tiles`, by programs that take TILES tiles: a warp has one segment of one of them at a
-    time, and the segments meet in PARTS, which begins with those of the matrices."""
-    thread = tl.arange(0, 32 * W)
-    lane = thread % 32
-    warp = thread // 32
-    RESULTS: tl.constexpr = 2 * NT * COLUMNS
-    EACH: tl.constexpr = STREAMS * 2 if SHARED else STREAMS
-    COUNT: tl.constexpr = (8 * NT if COLUMNS == 2 else 1) * TILES * 16
-    segments = (quads + 3) // 4
-    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
-    first = program * TILES
-    units = tl.minimum(tiles - first, TILES) * segments
-    found = ()
-    for i in tl.static_range((COUNT + 32 * W - 1) // (32 * W) if STREAMS else 0):
-        _, _, row, n, N, live, _ = _place(i * 32 * W + thread, first, tiles, matrices, rows,
-                                          tile_words, FIRST, END, NT, COLUMNS, TILES)  # fmt: skip
-        found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
-    for start in range(0, units, W):
-        unit = tl.minimum(start + warp, units - 1)
-        segment = unit % segments
-        tile = first + unit // segments
-        at = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)[0]
-        acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, False,
-                              ALONE, W, ASM, PDL)  # fmt: skip
-        part = tile.to(tl.int64) * segments + segment
-        to = PARTS + part * (RESULTS * 32) + lane
-        for c in tl.static_range(RESULTS):
-            tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
-    tl.debug_barrier()
-    for i in tl.static_range((COUNT + 32 * W - 1) // (32 * W)):
-        tile, part, row, n, N, live, results = _place(
-            i * 32 * W + thread, first, tiles, matrices, rows, tile_words, FIRST, END, NT, COLUMNS,
-            TILES,
-        )  # fmt: skip
-        at = PARTS + tile.to(tl.int64) * segments * (RESULTS * 32) + part
-        total = tl.zeros([32 * W], tl.float32)
-        for s in range(0, segments, 8):
-            parts = ()
-            for k in tl.static_range(8):
-                there = live & (thread * 0 + (s + k) < segments)
-                p = at + (s + k) * (RESULTS * 32)
-                parts = parts + (tl.load(p, mask=there, other=0.0),)
-            for k in tl.static_range(8):
-                total = total + parts[k]
-        put(OUT + results, total, found, i * EACH, row, n, N, live, STREAMS, SHARED)
-
-
-@triton.jit
-def own_tiles(program, x, matrices, OUT, SHARES, rows, tiles, quads, groups, FORM: tl.constexpr,
-              FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
-              WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr, ALONE: tl.constexpr,
-              W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """What a program does, see `rows_by_matrices`, with a tile for each warp: of matrices FIRST to
-    END - 1, of one form and with `tiles` tiles together. OUT: from theirs on. ALONE: the launch has
-    no other form, registers are for this one."""
-    thread = tl.arange(0, 32 * W)
-    lane = thread % 32
-    tile = program * W + thread // 32
-    there = tile < tiles
-    tile = tl.minimum(tile, tiles - 1)
-    segments = (quads + 3) // 4
-    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
-    at, own, N, results = _matrix_of(tile, matrices, rows, tile_words, FIRST, END)
-    if NT > 1:
-        total = tile_product(at, x, quads, groups, lane, FORM, NT, WHOLE, W, ASM, PDL)
-    else:
-        total = no_terms(NT, COLUMNS, W)
-        for segment in range(segments):
-            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
-                                  not WHOLE, ALONE, W, ASM, PDL)  # fmt: skip
-            total = add_each(total, acc, 2 * COLUMNS)
-    EACH: tl.constexpr = STREAMS * 2 if SHARED else STREAMS
-    found = ()
-    for t in tl.static_range(NT):
-        for c in tl.static_range(2 * COLUMNS):
-            row, n, live = _own_place(own, there, rows, N, lane, t, c, NT, COLUMNS)
-            found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
-    for t in tl.static_range(NT):
-        for c in tl.static_range(2 * COLUMNS):
-            row, n, live = _own_place(own, there, rows, N, lane, t, c, NT, COLUMNS)
-            put(OUT + results, total[t * 2 * COLUMNS + c], found, (t * 2 * COLUMNS + c) * EACH, row,
-                n, N, live, STREAMS, SHARED)  # fmt: skip
 
 
 @triton.jit
@@ -295,6 +220,54 @@ def _own_place(tile, there, rows, N, lane, t: tl.constexpr, c: tl.constexpr, NT:
         row = tl.program_id(1) + lane * 0
         live = there & (lane % 4 == 0) & (n < N)
     return row, n, live
+
+
+@triton.jit
+def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl.constexpr,
+                   MATRICES: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+                   WHOLE: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                   PDL: tl.constexpr):  # fmt: skip
+    """Segments' sums of the tiles from `first` on, of one form, to PARTS: a warp has one segment of
+    one of them at a time. ALONE: the launch has no other form, registers are for this one."""
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
+    RESULTS: tl.constexpr = 2 * NT * COLUMNS
+    segments = (quads + 3) // 4
+    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
+    units = (end - first) * segments
+    for start in range(0, units, W):
+        unit = tl.minimum(start + thread // 32, units - 1)
+        segment = unit % segments
+        tile = first + unit // segments
+        base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
+        at = base + own.to(tl.int64) * tile_words
+        acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, False,
+                              ALONE, W, ASM, PDL)  # fmt: skip
+        part = tile.to(tl.int64) * segments + segment
+        to = PARTS + part * (RESULTS * 32) + lane
+        for c in tl.static_range(RESULTS):
+            tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
+
+
+@triton.jit
+def own_tiles(tile, x, matrices, rows, quads, groups, FORM: tl.constexpr, MATRICES: tl.constexpr,
+              NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ALONE: tl.constexpr,
+              W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """All products of a tile of each warp, all of one form."""
+    lane = tl.arange(0, 32 * W) % 32
+    segments = (quads + 3) // 4
+    tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
+    base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
+    at = base + own.to(tl.int64) * tile_words
+    if NT > 1:
+        total = tile_product(at, x, quads, groups, lane, FORM, NT, WHOLE, W, ASM, PDL)
+    else:
+        total = no_terms(NT, COLUMNS, W)
+        for segment in range(segments):
+            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
+                                  not WHOLE, ALONE, W, ASM, PDL)  # fmt: skip
+            total = add_each(total, acc, 2 * COLUMNS)
+    return total
 
 
 @triton.constexpr_function
@@ -315,6 +288,11 @@ def _run_count(forms):
     return len([j for j in range(len(forms)) if j == 0 or forms[j] != forms[j - 1]])
 
 
+@triton.constexpr_function
+def _length(forms):
+    return len(forms)
+
+
 @triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "N4", "rows", "quads", "groups", "step"])
 def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SHARES, PARTS, rows,
                      quads, groups, step, FORMS: tl.constexpr, NT: tl.constexpr,
@@ -330,56 +308,91 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
     2 * NT * COLUMNS, 32], is where they meet. WHOLE: segments have 16 groups, or where a warp takes
     several blocks of rows and all segments, quads have four.
     """
-    lane = tl.arange(0, 32 * W) % 32
+    thread = tl.arange(0, 32 * W)
+    lane = thread % 32
     if COLUMNS == 1:
         row = tl.program_id(1)
         x = input_of_rows(CODES, INFO, row, row, row, step, lane)
     else:
         x = input_of_blocks(CODES, INFO, tl.program_id(1) * NT, step, (rows + 7) // 8, lane, NT)
     matrices = (R0, N0, R1, N1, R2, N2, R3, N3, R4, N4)
-    segments = (quads + 3) // 4
-    every = (N0 + 15) // 16
-    for i in tl.static_range(1, 5):
-        every += (matrices[2 * i + 1] + 15) // 16
-    parts = PARTS + (tl.program_id(1) * every).to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
-    program = tl.program_id(0)
-    out = OUT
+    MATRICES: tl.constexpr = _length(FORMS)
     RUNS: tl.constexpr = _run_count(FORMS)
-    for i in tl.static_range(RUNS):
+    EACH: tl.constexpr = TILES if SPLIT else W
+    # A program's tiles, numbered through all matrices, are of one run of the same form.
+    program = tl.program_id(0)
+    run = 0
+    begin = 0
+    end = 0
+    for j in tl.static_range(0, _run_start(FORMS, 1)):
+        end += (matrices[2 * j + 1] + 15) // 16
+    every = end
+    for i in tl.static_range(1, RUNS):
         tiles = 0
-        outputs = 0
         for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
             tiles += (matrices[2 * j + 1] + 15) // 16
-            outputs += matrices[2 * j + 1]
-        programs = (tiles + (TILES - 1)) // TILES if SPLIT else (tiles + (W - 1)) // W
-        if RUNS == 1:
-            _some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                        _form(FORMS, 0), 0, _run_start(FORMS, 1), NT, COLUMNS, TILES, SPLIT, WHOLE,
-                        STREAMS, SHARED, True, W, ASM, PDL)  # fmt: skip
-        elif (program >= 0) & (program < programs):
-            _some_tiles(program, x, matrices, out, SHARES, parts, rows, tiles, quads, groups,
-                        _form(FORMS, _run_start(FORMS, i)), _run_start(FORMS, i),
-                        _run_start(FORMS, i + 1), NT, COLUMNS, TILES, SPLIT, WHOLE, STREAMS,
-                        SHARED, False, W, ASM, PDL)  # fmt: skip
-        program -= programs
-        out += outputs.to(tl.int64) * rows
-        parts += tiles.to(tl.int64) * segments * (2 * NT * COLUMNS * 32)
-
-
-@triton.jit
-def _some_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups,
-                FORM: tl.constexpr, FIRST: tl.constexpr, END: tl.constexpr, NT: tl.constexpr,
-                COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
-                WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr,
-                ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-                PDL: tl.constexpr):  # fmt: skip
+        before = (end - begin + (EACH - 1)) // EACH
+        if (program >= before) & (run == i - 1):
+            program -= before
+            run = i
+            begin = end
+            end = end + tiles
+        every += tiles
+    first = begin + program * EACH
+    RESULTS: tl.constexpr = 2 * NT * COLUMNS
+    ADDED: tl.constexpr = STREAMS * 2 if SHARED else STREAMS
+    found = ()
     if SPLIT:
-        shared_tiles(program, x, matrices, OUT, SHARES, PARTS, rows, tiles, quads, groups, FORM,
-                     FIRST, END, NT, COLUMNS, TILES, WHOLE, STREAMS, SHARED, ALONE, W, ASM,
-                     PDL)  # fmt: skip
+        COUNT: tl.constexpr = (8 * NT if COLUMNS == 2 else 1) * TILES * 16
+        TIMES: tl.constexpr = (COUNT + 32 * W - 1) // (32 * W)
+        segments = (quads + 3) // 4
+        parts = PARTS + (tl.program_id(1) * every).to(tl.int64) * segments * (RESULTS * 32)
+        end = tl.minimum(first + TILES, end)
+        if STREAMS > 0:
+            for i in tl.static_range(TIMES):
+                _, _, row, n, N, live, _ = _place(i * 32 * W + thread, first, end, matrices, rows,
+                                                  MATRICES, NT, COLUMNS, TILES)  # fmt: skip
+                found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
+        for i in tl.static_range(RUNS):
+            if RUNS == 1 or run == i:
+                parts_of_tiles(first, end, x, matrices, parts, rows, quads, groups,
+                               _form(FORMS, _run_start(FORMS, i)), MATRICES, NT, COLUMNS, WHOLE,
+                               RUNS == 1, W, ASM, PDL)  # fmt: skip
+        tl.debug_barrier()
+        for i in tl.static_range(TIMES):
+            tile, part, row, n, N, live, results = _place(i * 32 * W + thread, first, end, matrices,
+                                                          rows, MATRICES, NT, COLUMNS,
+                                                          TILES)  # fmt: skip
+            at = parts + tile.to(tl.int64) * segments * (RESULTS * 32) + part
+            total = tl.zeros([32 * W], tl.float32)
+            for s in range(0, segments, 8):
+                some = ()
+                for k in tl.static_range(8):
+                    there = live & (thread * 0 + (s + k) < segments)
+                    p = at + (s + k) * (RESULTS * 32)
+                    some = some + (tl.load(p, mask=there, other=0.0),)
+                for k in tl.static_range(8):
+                    total = total + some[k]
+            put(OUT + results, total, found, i * ADDED, row, n, N, live, STREAMS, SHARED)
     else:
-        own_tiles(program, x, matrices, OUT, SHARES, rows, tiles, quads, groups, FORM, FIRST, END,
-                  NT, COLUMNS, WHOLE, STREAMS, SHARED, ALONE, W, ASM, PDL)  # fmt: skip
+        tile = tl.minimum(first + thread // 32, end - 1)
+        sums = no_terms(NT, COLUMNS, W)
+        for i in tl.static_range(RUNS):
+            if RUNS == 1 or run == i:
+                sums = own_tiles(tile, x, matrices, rows, quads, groups,
+                                 _form(FORMS, _run_start(FORMS, i)), MATRICES, NT, COLUMNS, WHOLE,
+                                 RUNS == 1, W, ASM, PDL)  # fmt: skip
+        there = first + thread // 32 < end
+        _, own, N, results = _matrix_of(tile, matrices, rows, MATRICES)
+        if STREAMS > 0:
+            for c in tl.static_range(RESULTS):
+                row, n, live = _own_place(own, there, rows, N, lane, c // (2 * COLUMNS),
+                                          c % (2 * COLUMNS), NT, COLUMNS)  # fmt: skip
+                found = found + residual_of(OUT, SHARES, row, n, N, live, STREAMS, SHARED)
+        for c in tl.static_range(RESULTS):
+            row, n, live = _own_place(own, there, rows, N, lane, c // (2 * COLUMNS),
+                                      c % (2 * COLUMNS), NT, COLUMNS)  # fmt: skip
+            put(OUT + results, sums[c], found, c * ADDED, row, n, N, live, STREAMS, SHARED)
 
 
 @triton.jit(do_not_specialize=["USED", "N", "quads", "groups", "step"])
