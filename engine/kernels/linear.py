@@ -27,7 +27,7 @@ class Plan:
 
     columns: 1 for a program a row, 2 for blocks of eight rows, `blocks` of them a program. split: a
     warp takes one segment of one of `tiles` tiles at a time, else a tile each. registers: most of
-    a thread, 0 for any number.
+    a thread, 0 for any number. loop: a warp takes a quad after the other, else all of a segment.
     """
 
     columns: int
@@ -36,6 +36,7 @@ class Plan:
     tiles: int
     warps: int
     registers: int = 0
+    loop: bool = False
 
 
 # Up to how many tiles a program takes one, and from how many on warps need not share a tile.
@@ -47,11 +48,11 @@ def plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> Plan:
     two limbs, of which a segment fills 128 registers."""
     columns, blocks = (1, 1) if rows == 1 else (2, 1 if rows <= ROWS else 2)
     if rows > 2 * ROWS:
-        return Plan(2, 4, False, 1, 4, 168)
+        return Plan(2, 4, False, 1, 4, 168, True)
     registers = 168 if limbs or blocks == 2 else 128
     if tiles >= _LARGE or segments == 1:
-        return Plan(columns, blocks, False, 1, 4, registers)
-    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, registers)
+        return Plan(columns, blocks, False, 1, 4, registers, blocks == 2)
+    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, registers, blocks == 2)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:
@@ -118,15 +119,15 @@ def _launch(
         by_form[w.form] = by_form.get(w.form, 0) + w.tiles
     programs = sum(-(-count // each) for count in by_form.values())
     filled = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 4][:_TOGETHER]
-    whole = QUAD if plan.blocks > 1 and not plan.split else SEGMENT * QUAD
+    whole = QUAD if plan.loop and not plan.split else SEGMENT * QUAD
     more = {"maxnreg": plan.registers} if plan.registers and x.codes.is_cuda else {}
     rows_product.rows_by_matrices[(programs, across)](
         x.codes, x.info, *(a for pair in filled for a in pair), out,
         out if shares is None else shares, parts, rows, first.quads, first.groups,
         x.codes.shape[1],
         FORMS=tuple(w.form for w in weights), NT=plan.blocks, COLUMNS=plan.columns,
-        TILES=plan.tiles, SPLIT=plan.split, WHOLE=first.groups % whole == 0, STREAMS=streams,
-        SHARED=shares is not None, W=plan.warps, ASM=assembly(out), num_warps=plan.warps, **more,
+        TILES=plan.tiles, SPLIT=plan.split, LOOP=plan.loop, WHOLE=first.groups % whole == 0,
+        STREAMS=streams, SHARED=shares is not None, W=plan.warps, ASM=assembly(out), num_warps=plan.warps, **more,
         **launch_options(out),
     )  # fmt: skip
 

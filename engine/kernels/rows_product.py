@@ -42,17 +42,17 @@ def _quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.co
 @triton.jit
 def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
                     COLUMNS: tl.constexpr, WHOLE: tl.constexpr, SKIP: tl.constexpr,
-                    AT_ONCE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                    LOOP: tl.constexpr, AT_ONCE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                     PDL: tl.constexpr):  # fmt: skip
     """A segment's weights times neighbouring rows: loads all of them, of two limbs only with
     AT_ONCE, waits for earlier kernels, and goes on as `segment_terms`. x: from the first segment
     on."""
     left = groups - segment * 16
-    if NT > 1:
+    if LOOP:
         ahead, tail = quad_and_scales(tile, segment * 4, quads, lane, FORM, ASM)
         wait(PDL)
         acc, _, _ = quads_product(tile, x, segment * 4, 4, ahead, tail, quads, groups, lane, FORM,
-                                  NT, WHOLE, W, ASM)  # fmt: skip
+                                  NT, COLUMNS, WHOLE, W, ASM)  # fmt: skip
     elif FORM.bits == 16 and not AT_ONCE:
         # All of it would fill the registers. Two quads are under way while one is used.
         p = tile + segment * (4 * FORM.quad)
@@ -100,12 +100,12 @@ def quad_and_scales(tile, quad, quads, lane, FORM: tl.constexpr, ASM: tl.constex
 
 @triton.jit
 def quads_product(tile, x, first, count, ahead, tail, quads, groups, lane, FORM: tl.constexpr,
-                  NT: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                  NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
                   ASM: tl.constexpr):  # fmt: skip
     """As `segment_terms` of `count` quads from `first` on, in a loop: code is short enough for its
     cache, and a quad is under way while one is used. ahead, tail: the first one, and behind the
     sums the one after the last. WHOLE: quads have four groups."""
-    acc = no_terms(NT, 2, W)
+    acc = no_terms(NT, COLUMNS, W)
     for i in range(count):
         quad = first + i
         now = ahead
@@ -116,24 +116,24 @@ def quads_product(tile, x, first, count, ahead, tail, quads, groups, lane, FORM:
         for t in tl.static_range(NT):
             info = x[3 * t + 1] + quad * (4 * 16)
             y = y + (x[3 * t] + quad * (4 * 128), info, info)
-        acc = block_quad_terms(acc, now, its_tail, y, groups - quad * 4, 0, FORM, NT, 2, True,
-                               WHOLE, W, ASM)  # fmt: skip
+        acc = _quad_terms(acc, now, its_tail, y, groups - quad * 4, lane, 0, FORM, NT, COLUMNS,
+                          WHOLE, W, ASM)  # fmt: skip
     return acc, ahead, tail
 
 
 @triton.jit
 def tile_product(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
-                 WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                 COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                  PDL: tl.constexpr):  # fmt: skip
     """All segments of a tile times NT blocks of rows. WHOLE: quads have four groups."""
     ahead, tail = quad_and_scales(tile, 0, quads, lane, FORM, ASM)
     wait(PDL)
-    total = no_terms(NT, 2, W)
+    total = no_terms(NT, COLUMNS, W)
     for first in range(0, quads, 4):
         acc, ahead, tail = quads_product(tile, x, first, tl.minimum(quads - first, 4), ahead, tail,
-                                         quads, groups, lane, FORM, NT, WHOLE, W,
+                                         quads, groups, lane, FORM, NT, COLUMNS, WHOLE, W,
                                          ASM)  # fmt: skip
-        total = add_each(total, acc, 4 * NT)
+        total = add_each(total, acc, 2 * NT * COLUMNS)
     return total
 
 
@@ -225,8 +225,8 @@ def _own_place(tile, there, rows, N, lane, t: tl.constexpr, c: tl.constexpr, NT:
 @triton.jit
 def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl.constexpr,
                    MATRICES: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
-                   WHOLE: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-                   PDL: tl.constexpr):  # fmt: skip
+                   WHOLE: tl.constexpr, LOOP: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr,
+                   ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """Segments' sums of the tiles from `first` on, of one form, to PARTS: a warp has one segment of
     one of them at a time. ALONE: the launch has no other form, registers are for this one."""
     thread = tl.arange(0, 32 * W)
@@ -242,7 +242,7 @@ def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl
         base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
         at = base + own.to(tl.int64) * tile_words
         acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, False,
-                              ALONE, W, ASM, PDL)  # fmt: skip
+                              LOOP, ALONE, W, ASM, PDL)  # fmt: skip
         part = tile.to(tl.int64) * segments + segment
         to = PARTS + part * (RESULTS * 32) + lane
         for c in tl.static_range(RESULTS):
@@ -251,21 +251,22 @@ def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl
 
 @triton.jit
 def own_tiles(tile, x, matrices, rows, quads, groups, FORM: tl.constexpr, MATRICES: tl.constexpr,
-              NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, ALONE: tl.constexpr,
-              W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+              NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, LOOP: tl.constexpr,
+              ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+              PDL: tl.constexpr):  # fmt: skip
     """All products of a tile of each warp, all of one form."""
     lane = tl.arange(0, 32 * W) % 32
     segments = (quads + 3) // 4
     tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
     base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
     at = base + own.to(tl.int64) * tile_words
-    if NT > 1:
-        total = tile_product(at, x, quads, groups, lane, FORM, NT, WHOLE, W, ASM, PDL)
+    if LOOP:
+        total = tile_product(at, x, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, W, ASM, PDL)
     else:
         total = no_terms(NT, COLUMNS, W)
         for segment in range(segments):
             acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
-                                  not WHOLE, ALONE, W, ASM, PDL)  # fmt: skip
+                                  not WHOLE, False, ALONE, W, ASM, PDL)  # fmt: skip
             total = add_each(total, acc, 2 * COLUMNS)
     return total
 
@@ -297,16 +298,17 @@ def _length(forms):
 def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SHARES, PARTS, rows,
                      quads, groups, step, FORMS: tl.constexpr, NT: tl.constexpr,
                      COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
-                     WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr,
-                     W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+                     LOOP: tl.constexpr, WHOLE: tl.constexpr, STREAMS: tl.constexpr,
+                     SHARED: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                     PDL: tl.constexpr):  # fmt: skip
     """Rows times up to five matrices (records R, outputs N) of the FORMS, the same next to each
     other. Grid (programs, blocks of 8 * NT rows, or rows where COLUMNS is 1).
 
     OUT: [rows, N] of each matrix, one after the other, or what `put` adds one matrix's result to.
     Without SPLIT a warp takes a tile and all its segments. With SPLIT a program takes TILES tiles,
     and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
-    2 * NT * COLUMNS, 32], is where they meet. WHOLE: segments have 16 groups, or where a warp takes
-    several blocks of rows and all segments, quads have four.
+    2 * NT * COLUMNS, 32], is where they meet. LOOP: a warp goes through quads in a
+    loop. WHOLE: segments have 16 groups, or with LOOP and without SPLIT quads have four.
     """
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
@@ -357,7 +359,7 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
             if RUNS == 1 or run == i:
                 parts_of_tiles(first, end, x, matrices, parts, rows, quads, groups,
                                _form(FORMS, _run_start(FORMS, i)), MATRICES, NT, COLUMNS, WHOLE,
-                               RUNS == 1, W, ASM, PDL)  # fmt: skip
+                               LOOP, RUNS == 1, W, ASM, PDL)  # fmt: skip
         tl.debug_barrier()
         for i in tl.static_range(TIMES):
             tile, part, row, n, N, live, results = _place(i * 32 * W + thread, first, end, matrices,
@@ -381,7 +383,7 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
             if RUNS == 1 or run == i:
                 sums = own_tiles(tile, x, matrices, rows, quads, groups,
                                  _form(FORMS, _run_start(FORMS, i)), MATRICES, NT, COLUMNS, WHOLE,
-                                 RUNS == 1, W, ASM, PDL)  # fmt: skip
+                                 LOOP, RUNS == 1, W, ASM, PDL)  # fmt: skip
         there = first + thread // 32 < end
         _, own, N, results = _matrix_of(tile, matrices, rows, MATRICES)
         if STREAMS > 0:

@@ -45,8 +45,8 @@ PLANS = [
     Plan(columns=1, blocks=1, split=False, tiles=1, warps=2),
     Plan(columns=1, blocks=1, split=True, tiles=2, warps=4),
     Plan(columns=2, blocks=1, split=False, tiles=1, warps=1),
-    Plan(columns=2, blocks=2, split=True, tiles=3, warps=2),
-    Plan(columns=2, blocks=4, split=False, tiles=1, warps=2),
+    Plan(columns=2, blocks=2, split=True, tiles=3, warps=2, loop=True),
+    Plan(columns=2, blocks=4, split=False, tiles=1, warps=2, loop=True),
 ]
 
 
