@@ -127,8 +127,8 @@ def _launch(
         x.codes.shape[1],
         FORMS=tuple(w.form for w in weights), NT=plan.blocks, COLUMNS=plan.columns,
         TILES=plan.tiles, SPLIT=plan.split, LOOP=plan.loop, WHOLE=first.groups % whole == 0,
-        STREAMS=streams, SHARED=shares is not None, W=plan.warps, ASM=assembly(out), num_warps=plan.warps, **more,
-        **launch_options(out),
+        STREAMS=streams, SHARED=shares is not None, W=plan.warps, ASM=assembly(out),
+        num_warps=plan.warps, **more, **launch_options(out),
     )  # fmt: skip
 
 

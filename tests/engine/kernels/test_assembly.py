@@ -32,3 +32,16 @@ def test_assembly_of_shared_tiles(rows: int, monkeypatch: pytest.MonkeyPatch) ->
     plan = Plan(1 if rows == 1 else 2, 1 if rows == 1 else 2, True, 2, 2)
     monkeypatch.setattr(kernels, "plan_for", lambda *of: plan)
     test_assembly("Q5_1", rows, monkeypatch)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("rows", [1, 9])
+@pytest.mark.parametrize("name", ["Q5_K", "IQ2_S", "F32"])
+def test_assembly_of_loops(
+    name: str, rows: int, split: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scales of a segment, of a quad, and of limbs; two segments, the last one short."""
+    plan = Plan(1 if rows == 1 else 2, 1 if rows == 1 else 2, split, 2, 2, loop=True)
+    monkeypatch.setattr(kernels, "plan_for", lambda *of: plan)
+    monkeypatch.setitem(TYPES, name, 768)
+    test_assembly(name, rows, monkeypatch)
