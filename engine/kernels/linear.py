@@ -41,18 +41,27 @@ class Plan:
 
 # Up to how many tiles a program takes one, and from how many on warps need not share a tile.
 _SMALL, _LARGE = 264, 4096
+# Tiles of blocks of rows, a warp each, that fill a large card.
+_FILLING = 1056
 
 
 def plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> Plan:
     """The plan for some rows, tiles of outputs and segments of inputs. limbs: all matrices are of
     two limbs, of which a segment fills 128 registers."""
-    columns, blocks = (1, 1) if rows == 1 else (2, 1 if rows <= ROWS else 2)
     if rows > 2 * ROWS:
-        return Plan(2, 4, False, 1, 4, 168, True)
-    registers = 168 if limbs or blocks == 2 else 128
+        few = tiles * -(-rows // (4 * ROWS)) < _FILLING and segments > 1
+        return Plan(2, 4, few, 1, 4, 168, True)
+    columns = 1 if rows == 1 else 2
+    if rows > ROWS:
+        split = tiles < _LARGE and segments > 1
+        return Plan(2, 2, split, 1 if tiles <= _SMALL else 3, 8 if split else 4, 128, True)
     if tiles >= _LARGE or segments == 1:
-        return Plan(columns, blocks, False, 1, 4, registers, blocks == 2)
-    return Plan(columns, blocks, True, 1 if tiles <= _SMALL else 3, 8, registers, blocks == 2)
+        return Plan(columns, 1, False, 1, 4, 168 if limbs else 128)
+    if limbs:
+        return Plan(columns, 1, True, 1 if tiles <= _SMALL else 3, 8, 168)
+    if tiles > _SMALL:
+        return Plan(columns, 1, True, 3, 8, 80, True)
+    return Plan(columns, 1, True, 1, 4 if rows == 1 else 8, 128)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:

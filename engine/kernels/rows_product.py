@@ -51,8 +51,8 @@ def segment_product(tile, x, segment, quads, groups, lane, FORM: tl.constexpr, N
     if LOOP:
         ahead, tail = quad_and_scales(tile, segment * 4, quads, lane, FORM, ASM)
         wait(PDL)
-        acc, _, _ = quads_product(tile, x, segment * 4, 4, ahead, tail, quads, groups, lane, FORM,
-                                  NT, COLUMNS, WHOLE, W, ASM)  # fmt: skip
+        acc, _, _, _ = quads_product(tile, x, x, lane, segment * 4, 4, ahead, tail, quads, groups,
+                                     lane, FORM, NT, COLUMNS, WHOLE, False, W, ASM)  # fmt: skip
     elif FORM.bits == 16 and not AT_ONCE:
         # All of it would fill the registers. Two quads are under way while one is used.
         p = tile + segment * (4 * FORM.quad)
@@ -99,12 +99,44 @@ def quad_and_scales(tile, quad, quads, lane, FORM: tl.constexpr, ASM: tl.constex
 
 
 @triton.jit
-def quads_product(tile, x, first, count, ahead, tail, quads, groups, lane, FORM: tl.constexpr,
-                  NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-                  ASM: tl.constexpr):  # fmt: skip
+def places_of_input(CODES, INFO, step, blocks, lane, warp, NT: tl.constexpr):
+    """Pointers to int32, 32 bytes apart, that reach all that a quad needs of the first limbs of one
+    of the NT blocks of a program, and of their info; each warp has one of them."""
+    first = (tl.minimum(tl.program_id(1) * NT + warp % NT, blocks - 1) * step).to(tl.int64)
+    codes = CODES.to(tl.pointer_type(tl.int32)) + first * 128 + (lane // 8 * 128 + lane % 8 * 8)
+    return codes, INFO.to(tl.pointer_type(tl.int32)) + first * 16 + lane % 8 * 8
+
+
+@triton.jit
+def brought_near(places, quad, before, FORM: tl.constexpr):
+    """Reads a little of each 32 bytes of a quad's input, so that all of it is in the first cache
+    when it is used. before: what the last call gave, on which this one depends; the last one of all
+    goes to `used`. So nobody can leave out the loads."""
+    own = before & 1
+    found = tl.load(places[0] + quad * (4 * 128) + own)
+    found = found ^ tl.load(places[1] + quad * (4 * 16) + own)
+    if FORM.bits == 16:
+        found = found ^ tl.load(places[0] + quad * (4 * 128) + 64 + own)
+    return found
+
+
+@triton.jit
+def used(places, near):
+    """See `brought_near`: an instruction that nobody can leave out, and without effect."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l",
+        [(places[0] + (near & 1)).to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def quads_product(tile, x, places, near, first, count, ahead, tail, quads, groups, lane,
+                  FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+                  NEAR: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """As `segment_terms` of `count` quads from `first` on, in a loop: code is short enough for its
     cache, and a quad is under way while one is used. ahead, tail: the first one, and behind the
-    sums the one after the last. WHOLE: quads have four groups."""
+    sums the one after the last. NEAR: input is brought near, too; near: see `brought_near`. WHOLE:
+    quads have four groups."""
     acc = no_terms(NT, COLUMNS, W)
     for i in range(count):
         quad = first + i
@@ -112,28 +144,36 @@ def quads_product(tile, x, first, count, ahead, tail, quads, groups, lane, FORM:
         its_tail = tail
         # At the end the last one again, which is near.
         ahead, tail = quad_and_scales(tile, tl.minimum(quad + 1, quads - 1), quads, lane, FORM, ASM)
+        if NEAR:
+            near = brought_near(places, tl.minimum(quad + 2, quads - 1), near, FORM)
         y = ()
         for t in tl.static_range(NT):
             info = x[3 * t + 1] + quad * (4 * 16)
             y = y + (x[3 * t] + quad * (4 * 128), info, info)
         acc = _quad_terms(acc, now, its_tail, y, groups - quad * 4, lane, 0, FORM, NT, COLUMNS,
                           WHOLE, W, ASM)  # fmt: skip
-    return acc, ahead, tail
+    return acc, ahead, tail, near
 
 
 @triton.jit
-def tile_product(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+def tile_product(tile, x, places, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
                  COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                  PDL: tl.constexpr):  # fmt: skip
     """All segments of a tile times NT blocks of rows. WHOLE: quads have four groups."""
     ahead, tail = quad_and_scales(tile, 0, quads, lane, FORM, ASM)
     wait(PDL)
+    near = lane
+    if ASM:
+        near = brought_near(places, tl.minimum(1, quads - 1), lane, FORM)
     total = no_terms(NT, COLUMNS, W)
     for first in range(0, quads, 4):
-        acc, ahead, tail = quads_product(tile, x, first, tl.minimum(quads - first, 4), ahead, tail,
-                                         quads, groups, lane, FORM, NT, COLUMNS, WHOLE, W,
-                                         ASM)  # fmt: skip
+        acc, ahead, tail, near = quads_product(
+            tile, x, places, near, first, tl.minimum(quads - first, 4), ahead, tail, quads, groups,
+            lane, FORM, NT, COLUMNS, WHOLE, ASM, W, ASM,
+        )  # fmt: skip
         total = add_each(total, acc, 2 * NT * COLUMNS)
+    if ASM:
+        used(places, near)
     return total
 
 
@@ -250,9 +290,9 @@ def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl
 
 
 @triton.jit
-def own_tiles(tile, x, matrices, rows, quads, groups, FORM: tl.constexpr, MATRICES: tl.constexpr,
-              NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr, LOOP: tl.constexpr,
-              ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+def own_tiles(tile, x, places, matrices, rows, quads, groups, FORM: tl.constexpr,
+              MATRICES: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+              LOOP: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
               PDL: tl.constexpr):  # fmt: skip
     """All products of a tile of each warp, all of one form."""
     lane = tl.arange(0, 32 * W) % 32
@@ -261,7 +301,8 @@ def own_tiles(tile, x, matrices, rows, quads, groups, FORM: tl.constexpr, MATRIC
     base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
     at = base + own.to(tl.int64) * tile_words
     if LOOP:
-        total = tile_product(at, x, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, W, ASM, PDL)
+        total = tile_product(at, x, places, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, W, ASM,
+                             PDL)  # fmt: skip
     else:
         total = no_terms(NT, COLUMNS, W)
         for segment in range(segments):
@@ -378,10 +419,11 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
             put(OUT + results, total, found, i * ADDED, row, n, N, live, STREAMS, SHARED)
     else:
         tile = tl.minimum(first + thread // 32, end - 1)
+        places = places_of_input(CODES, INFO, step, (rows + 7) // 8, lane, thread // 32, NT)
         sums = no_terms(NT, COLUMNS, W)
         for i in tl.static_range(RUNS):
             if RUNS == 1 or run == i:
-                sums = own_tiles(tile, x, matrices, rows, quads, groups,
+                sums = own_tiles(tile, x, places, matrices, rows, quads, groups,
                                  _form(FORMS, _run_start(FORMS, i)), MATRICES, NT, COLUMNS, WHOLE,
                                  LOOP, RUNS == 1, W, ASM, PDL)  # fmt: skip
         there = first + thread // 32 < end

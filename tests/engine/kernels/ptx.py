@@ -71,6 +71,8 @@ def _run(text: str, registers: dict[str, Array], threads: int) -> None:
         if not line or line.startswith(".reg"):
             continue
         condition, name, rest = re.fullmatch(r"(@\w+ )?(\S+) (.*)", line).groups()  # type: ignore[union-attr]
+        if name.startswith("prefetch"):
+            continue
         if name.startswith("ld.global"):
             live = np.ones(threads, bool) if condition is None else registers[condition[1:-1]]
             _load(rest, registers, live, value)
