@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bench.player import Alone, Row
-from bench.suites import SUITES, Case, Known, Material, Suite
+from bench.suite import Case, Known, Material, Suite
+from bench.suites import SUITES
 from bench.texts import FOLLOW_UP, Encode, Text, workload
 from engine.engine import EngineOptions
 from engine.errors import ConfigError

@@ -2,88 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 
-from bench.pipelines import clear_all
 from bench.player import Played, Row, Stage, play, play_until, prompt_hashes, row_hashes
-from bench.texts import Text
-from engine.engine import Engine, EngineOptions
+from bench.suite import Case, Known, Material, Suite
+from engine.engine import Engine
 from engine.parking import ParkingLimits
-from engine.pipeline import Pipeline
-from engine.work import ExpertCounts
 
 MOST_ROWS = 16
 """Of the windows that the suite `rows` makes; more are prompts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a text gave alone, token by token; `prompt_rows` has the prompt's tokens as rows."""
-
-    text: Text
-    rows: tuple[Row, ...]
-    prompt_rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a suite saw: rows to compare with those of `known` from index `skip` on.
-
-    `problem` says why the suite did not do what it is for; then nothing was compared.
-    """
-
-    known: Known
-    rows: tuple[Row, ...]
-    skip: int = 0
-    problem: str = ""
-    whole: bool = True
-    """Whether the text was played to its end."""
-    first: int | None = None
-    """Where the first row stands in the conversation; `None`: behind the prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """What suites play. `longer` and `forked` are second turns, in the order of `firsts`:
-    one goes on behind the first answer, one leaves the first prompt half-way."""
-
-    pipeline: Pipeline
-    options: EngineOptions
-    firsts: tuple[Known, ...]
-    longer: tuple[Known, ...]
-    forked: tuple[Known, ...]
-    seed: int
-    drafts: int
-    """Most draft rows that the pipeline takes of one slot."""
-    experts: ExpertCounts | None = None
-    """Of a model whose experts lie in two places."""
-
-    def engine(self, **changes: object) -> Engine:
-        """A new engine on empty slots, without drafts unless they are asked for."""
-        clear_all(self.pipeline)
-        return Engine(self.pipeline, replace(self.options, **{"spec": 1, **changes}))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """A named way to play; left out for a model that lacks what it needs."""
-
-    name: str
-    meaning: str
-    play: Callable[[Material], Iterator[Case]]
-    needs_drafts: bool = False
-    needs_experts: bool = False
-    """Experts in two places."""
-
-    def lacks(self, material: Material) -> str:
-        """Why it is left out; empty: it is not."""
-        if self.needs_drafts and not material.pipeline.can_draft:
-            return "the model has no draft layer"
-        if self.needs_experts and material.experts is None:
-            return "all experts lie in one place"
-        return ""
 
 
 def _together(material: Material, engine: Engine, knowns: Sequence[Known]) -> Iterator[Case]:
@@ -213,7 +142,7 @@ def _interleave(material: Material) -> Iterator[Case]:
 def _batch(material: Material) -> Iterator[Case]:
     """They come one after another, end at different lengths, and every fourth walks away; others
     take their seats."""
-    engine = material.engine(spec=material.options.spec)
+    engine = material.engine(spec=material.options.spec, slot_drafts=None)
     stage = Stage(engine)
     waiting = [*material.firsts, *reversed(material.firsts)]
     begun: list[tuple[Known, Played, int]] = []

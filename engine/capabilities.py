@@ -75,7 +75,6 @@ FEATURES: tuple[Feature, ...] = (
         "compute with several threads",
         (("--pool-workers", True), ("--threads", True)),
     ),
-    Feature("batch_mtp", "switch drafts in slots: they are always on", (("--batch-mtp", False),)),
     Feature(
         "conversation_cache",
         "park conversations outside their slots",

@@ -17,6 +17,7 @@ NAMED_KV_FORMATS = (*KV_FORMATS, "k8v4", "q4_0")
 MtpHnorm = Literal["stream", "pooled"]
 MTP_HNORMS: tuple[MtpHnorm, ...] = get_args(MtpHnorm)
 ACTIVATIONS: tuple[Activations, ...] = get_args(Activations)
+BatchMtp = Literal["measured", "on", "off"]
 TablePlace = Literal["vram", "ram"]
 TABLE_PLACES: tuple[TablePlace, ...] = get_args(TablePlace)
 
@@ -40,6 +41,7 @@ class RunConfig:
     """The name of a vocabulary, or a file of token ids."""
     spec: int | None = None
     spec_min_p: float | None = None
+    batch_mtp: str | None = None
     prefill: int | None = None
     window_rows: int | None = None
     prompt_cache: int | None = None
@@ -114,6 +116,8 @@ class EngineConfig:
     spec: int
     """Most rows of one slot in a window: its own token and `spec - 1` drafts. 1: no drafts."""
     spec_min_p: float
+    batch_mtp: BatchMtp
+    """Whether several slots that write draft: measured is as far as measurements say it pays."""
     prefill: int
     """Most prompt rows in one window."""
     window_rows: int

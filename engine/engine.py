@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from engine.checkpoints import plan_saves
 from engine.constraints import Constraints
+from engine.draft_rows import DraftRows
 from engine.errors import RequestError
 from engine.host_memory import free_memory
 from engine.logits import Logits
@@ -43,6 +44,8 @@ class EngineOptions:
     spec_min_p: float = 0.0
     window_rows: int | None = None
     """Most rows of all slots that write, drafts included; never fewer than one each."""
+    slot_drafts: bool | None = None
+    """Whether several slots that write draft; `None`: as far as measurements say that it pays."""
     checkpoints: int = 6
     """Most checkpoints of one slot."""
     checkpoint_every: int = 2048
@@ -71,6 +74,9 @@ class Engine:
         self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
         self.parking = ParkingLot(pipeline, options.parking, self.work, free)
+        self._draft_rows = DraftRows(options.spec - 1, options.window_rows, options.slot_drafts)
+        self._window_end: float | None = None
+        """When the last window was over, if nothing but windows happened since."""
         self._arrivals = 0
         self._under_way: tuple[Window, Callable[[], Logits]] | None = None
         self._drafts: tuple[list[Run | None], Callable[[], list[list[int]]]] | None = None
@@ -85,6 +91,7 @@ class Engine:
     def submit(self, request: Request) -> Started:
         """Give a request its seat. Raises `RequestError`, which leaves everything as it was."""
         self._check(request)
+        self._window_end = None
         phases = Phases()
         slot, reused = self._place(request)
         self._arrivals += 1
@@ -145,10 +152,20 @@ class Engine:
         work.add(window, outcomes)
         for phases in self._admissions(window):
             phases.end()
+        self._learn(window, outcomes)
         events = self._scheduler.update(outcomes)
         self._begin_drafts()
-        work.spent("draft_s", since)
+        self._window_end = work.spent("draft_s", since) if self.busy else None
         return events
+
+    def _learn(self, window: Window, outcomes: Sequence[Outcome]) -> None:
+        """How long windows of so many rows take with their drafts, and which drafts were right."""
+        if self._window_end is not None and all(not span.logits_from for span in window.spans):
+            self._draft_rows.times.add(window.rows, time.perf_counter() - self._window_end)
+        for outcome in outcomes:
+            run = self.slots[outcome.slot].run
+            if run and outcome.offered:
+                self._draft_rows.judged(run, outcome.offered, outcome.accepted)
 
     def _begin(self) -> None:
         since = time.perf_counter()
@@ -222,17 +239,13 @@ class Engine:
                     run.drafts = tokens
 
     def _asks(self) -> list[DraftAsk]:
-        writing = [slot for slot in self.slots if slot.run and slot.generated]
-        most = self.options.spec - 1
-        if self.options.window_rows and writing:
-            most = min(most, self.options.window_rows // len(writing) - 1)
+        writing = [(slot, slot.run) for slot in self.slots if slot.run and slot.generated]
+        counts = self._draft_rows.counts([run for _, run in writing])
         asks = []
-        for slot in writing:
-            assert slot.run is not None
-            request = slot.run.request
-            minimum = request.spec_min_p
+        for (slot, run), most in zip(writing, counts, strict=True):
+            minimum = run.request.spec_min_p
             # One row more than drafts, and one token a row: never past max_new or the context.
-            count = min(most, request.max_new - slot.generated - 1)
+            count = min(most, run.request.max_new - slot.generated - 1)
             if count > 0:
                 asks.append(
                     DraftAsk(

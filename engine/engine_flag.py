@@ -21,6 +21,7 @@ Kind = Literal[
     "tokens",
     "experts",
     "vocabulary",
+    "switch",
 ]
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
@@ -59,6 +60,8 @@ class EngineFlag:
             return "FAMILY:MIX, such as qwen3.8-flash-next:iq3_s"
         if self.kind == "experts":
             return "auto or a whole number of MiB"
+        if self.kind == "switch":
+            return "nothing or =1 (on), =0 (off) or =measured"
         if self.kind == "vocabulary":
             return f"{', '.join(OWN_TOKENS)} or a file of int32 token ids"
         if self.kind == "tokens":
@@ -86,6 +89,9 @@ class EngineFlag:
                 return text if re.fullmatch(r"auto|\d{1,9}", text, re.ASCII) else None
             case "vocabulary":
                 return text or None
+            case "switch":
+                words = {"1": "on", "0": "off"}
+                return words.get(text, text if text in ("on", "off", "measured") else None)
             case "choice":
                 return text if text in self.choices else None
             case "prefill":

@@ -85,6 +85,12 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
         "Drafts enter a window while the draft layer gives each at least this probability.",
         high=1,
     ),
+    EngineFlag(
+        "batch_mtp",
+        ("--batch-mtp",),
+        "switch",
+        "Drafts while several conversations write; else as far as it is measured to pay.",
+    ),
     EngineFlag("prefill", ("--prefill",), "prefill", "Prompt tokens read in one window."),
     EngineFlag(
         "window_rows", ("--window-rows",), "whole", "Most decode rows of one window.", low=1
@@ -171,6 +177,7 @@ ENGINE_FLAGS: tuple[EngineFlag, ...] = (
 )
 
 _BY_NAME = {name: flag for flag in ENGINE_FLAGS for name in flag.names}
+_SWITCHES = {name for name, flag in _BY_NAME.items() if flag.kind == "switch"}
 
 LATER_FLAGS: dict[str, bool] = {
     name: takes_value
@@ -202,7 +209,9 @@ def parse_engine_args(args: Sequence[str], where: str = "engine flag") -> RunCon
         name, has_value, value = rest.pop(0).partition("=")
         if name not in _BY_NAME and name not in LATER_FLAGS:
             raise ConfigError(f"{where} {name!r} is not known", _nearest_hint(name))
-        if not has_value and LATER_FLAGS.get(name, True):
+        if not has_value and name in _SWITCHES:
+            value = "1"
+        elif not has_value and LATER_FLAGS.get(name, True):
             if not rest:
                 raise ConfigError(f"{where} {name} needs a value", "write it after the flag")
             value = rest.pop(0)
@@ -235,5 +244,10 @@ def engine_args(config: EngineConfig) -> list[str]:
         word
         for flag in ENGINE_FLAGS
         if said[flag.field] is not None
-        for word in (flag.names[0], str(said[flag.field]))
+        for word in _words(flag, said[flag.field])
     ]
+
+
+def _words(flag: EngineFlag, value: Any) -> tuple[str, ...]:
+    name = flag.names[0]
+    return (f"{name}={value}",) if flag.kind == "switch" else (name, str(value))

@@ -12,6 +12,7 @@ from pathlib import Path
 from engine.capabilities import THIS_VERSION, Capabilities, feature_of_flag
 from engine.config import (
     Activations,
+    BatchMtp,
     Decision,
     EngineConfig,
     KvFormat,
@@ -29,7 +30,7 @@ from engine.placement import Ask, place
 
 DEFAULT_SPEC = 4
 DEFAULT_SPEC_MIN_P = 0.5
-DEFAULT_WINDOW_ROWS = 16
+DEFAULT_WINDOW_ROWS = 64
 DEFAULT_PROMPT_CACHE_EVERY = 2_048
 DEFAULT_PROMPT_CACHE_ROOT = 2_048
 
@@ -71,6 +72,7 @@ def make_plan(
     sizes = placed.fitted.sizes
     hnorm, hnorm_decision = _hnorm(run)
     rows, rows_decision = _window_rows(run, sizes.slots)
+    slot_drafts, slot_drafts_decision = _slot_drafts(run, spec, sizes.slots)
     prefill, prefill_decision = _prefill(run, sizes.max_context, placed.prefill)
     every = _plain(
         "prompt_cache_every", run.prompt_cache_every, DEFAULT_PROMPT_CACHE_EVERY, "tokens"
@@ -95,6 +97,7 @@ def make_plan(
         activations=activations,
         spec=spec,
         spec_min_p=spec_min_p,
+        batch_mtp=slot_drafts,
         prefill=prefill,
         window_rows=rows,
         prompt_cache=sizes.prompt_cache,
@@ -112,6 +115,7 @@ def make_plan(
         kv_decision,
         activations_decision,
         *draft_decisions,
+        slot_drafts_decision,
         hnorm_decision,
         vocab_decision,
         prefill_decision,
@@ -176,6 +180,26 @@ def _drafts(
     return run.mtp, decisions, spec, probability
 
 
+def _slot_drafts(run: RunConfig, spec: int, slots: int) -> tuple[BatchMtp, Decision]:
+    """Drafts of slots that write together: a lone conversation has all of `spec` in any case."""
+    value: BatchMtp = "off"
+    if spec < 2:
+        reason = "no drafts are made"
+    elif slots < 2:
+        reason = "one slot: it has all drafts for itself"
+    elif run.batch_mtp == "on":
+        value, reason = "on", f"as asked: up to {spec - 1} drafts for each slot"
+    elif run.batch_mtp == "off":
+        reason = "as asked: only a lone slot drafts"
+    else:
+        value = "measured"
+        reason = (
+            "each slot gets the drafts that give most tokens a second, by the time of windows and"
+            f" the share of right drafts, both measured; a lone one gets {spec - 1}"
+        )
+    return value, Decision("batch_mtp", run.batch_mtp, value, reason)
+
+
 def _hnorm(run: RunConfig) -> tuple[MtpHnorm, Decision]:
     match run.mtp_hnorm:
         case None:
@@ -209,7 +233,8 @@ def _window_rows(run: RunConfig, slots: int) -> tuple[int, Decision]:
     asked = run.window_rows
     rows = max(asked or DEFAULT_WINDOW_ROWS, slots)
     reason = "as asked" if asked == rows else f"at least one row for each of {slots} slots"
-    return rows, Decision("window_rows", asked, rows, reason if asked else "the default")
+    default = "the default: windows of more rows are prompts"
+    return rows, Decision("window_rows", asked, rows, reason if asked else default)
 
 
 def _plain(setting: str, asked: Value, default: Value, what: str) -> Decision:

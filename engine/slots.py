@@ -68,6 +68,8 @@ class Run:
     """Tokens that may follow the known ones."""
     accepted: int = 0
     offered: int = 0
+    judged: int = 0
+    """Drafts that were right, and those that were the first wrong one."""
     chunks: int = 0
     """Windows that read a piece of its prompt."""
     phases: Phases = field(default_factory=Phases)

@@ -21,6 +21,7 @@ from engine.model_info import named_model_info
 from engine.ops import Ops, ops_for
 from engine.parking import ParkingLimits
 from engine.resolve import Plan, make_plan
+from engine.switches import run_of_switches, this_environment
 from engine.torch_build import torch_has_cuda
 from engine.window import Span, Verdict, Window
 
@@ -34,7 +35,7 @@ _TURN = "<|im_start|>"
 
 def plan_from_args(args: Sequence[str]) -> Plan:
     """The plan that engine flags ask for on this machine; `--model` must be among them."""
-    run = parse_engine_args(args)
+    run = parse_engine_args(args).over(run_of_switches(this_environment()))
     hardware = local_hardware(Path.cwd())
     if run.device != "cpu" and torch_has_cuda():
         hardware = replace(hardware, gpus=local_cards())
@@ -150,6 +151,7 @@ def options_of(config: EngineConfig) -> EngineOptions:
         spec=config.spec,
         spec_min_p=config.spec_min_p,
         window_rows=config.window_rows,
+        slot_drafts={"measured": None, "on": True, "off": False}[config.batch_mtp],
         checkpoints=config.prompt_cache,
         checkpoint_every=config.prompt_cache_every,
         checkpoint_root=config.prompt_cache_root,

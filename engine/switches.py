@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.config import RunConfig
 from engine.errors import ConfigError
 
 Kind = Literal["flag", "whole", "number", "text"]
@@ -62,7 +63,6 @@ _BUILT_IN = (
     Switch("ADMIT_MERGE_FIRST", "flag", False, "Read a prompt's end and its first token together."),
     Switch("BATCH_ATTN_ROWS", "flag", False, "Attention of all rows in one launch."),
     Switch("BATCH_GDN_GROUPS", "flag", False, "The recurrence of all slots in one launch."),
-    Switch("BATCH_MTP", "flag", False, "Drafts in the slots too."),
     Switch("BATCH_MTP_SERIAL", "flag", False, "Drafts in the slots, in serial windows."),
     Switch("BATCH_SELF_COMMIT", "flag", False, "One row a slot advances the state itself."),
     Switch("IQ_MT_MIN", "whole", 1, "Fewest rows that share a multi-row expert kernel."),
@@ -110,7 +110,8 @@ _YIELD = Switch(
     "BATCH_YIELD_CHUNKS", "whole", 1, "Chunks of a piece when no slot decodes.", "acting"
 )
 _TRACE = Switch("TRACE", "flag", False, "One log line for each admission.", "acting")
-_ACTING = (_MAX_WAIT, _SHORT, _YIELD, _TRACE)
+_BATCH_MTP = Switch("BATCH_MTP", "flag", False, "Drafts in the slots too: `--batch-mtp`.", "acting")
+_ACTING = (_BATCH_MTP, _MAX_WAIT, _SHORT, _YIELD, _TRACE)
 SWITCHES: tuple[Switch, ...] = tuple(
     sorted(
         (*_ACTING, *_LATER, *(replace(switch, effect="built in") for switch in _BUILT_IN)),
@@ -135,6 +136,14 @@ def switch_notes(environment: Mapping[str, str]) -> list[str]:
         for switch in read_switches(environment)
         if switch.effect != "acting"
     ]
+
+
+def run_of_switches(environment: Mapping[str, str]) -> RunConfig:
+    """What switches ask of the engine that flags may ask, too."""
+    said = environment.get(_BATCH_MTP.variable)
+    if not said:
+        return RunConfig()
+    return RunConfig(batch_mtp="on" if _BATCH_MTP.read(said) else "off")
 
 
 def traces(environment: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from engine.flags import flag_for
 from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from engine.model_info import ModelInfo
-from engine.switches import read_switches
+from engine.switches import read_switches, run_of_switches
 from setup.config.file import ConfigFile, run_of
 
 if TYPE_CHECKING:
@@ -52,10 +52,11 @@ def layered(
         from setup.profiles import filled
 
         values = filled(values, fill)
-    read_switches({**environment, **values.get("env", {})})
+    switches = {**environment, **values.get("env", {})}
+    read_switches(switches)
     folder = Path() if file is None else file.path.parent
     where = "profile" if file is None else str(file.path)
-    run = flags.over(run_of(values, folder, where))
+    run = flags.over(run_of(values, folder, where)).over(run_of_switches(switches))
     split = _split(run, values, info.layers)
     if split is not None and _SPLIT not in dict(run.unused):
         run = replace(run, unused=(*run.unused, (_SPLIT, split)))

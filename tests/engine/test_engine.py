@@ -36,6 +36,7 @@ options = st.builds(
     spec=st.integers(1, 5),
     spec_min_p=st.sampled_from([0.0, 0.5]),
     window_rows=st.sampled_from([None, 3, 8]),
+    slot_drafts=st.sampled_from([None, True, False]),
     checkpoints=st.integers(0, 4),
     checkpoint_every=st.sampled_from([0, 4, 7]),
 )

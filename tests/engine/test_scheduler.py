@@ -236,7 +236,7 @@ def test_progress_is_told_chunk_by_chunk() -> None:
 def test_window_rows_limits_drafts_and_never_a_writers_own_row() -> None:
     for window_rows, expected in ((8, 4), (4, 2), (1, 1)):
         pipeline = ToyPipeline(slots=2, accuracy=1.0)
-        engine = Engine(pipeline, EngineOptions(spec=4, window_rows=window_rows))
+        engine = Engine(pipeline, EngineOptions(spec=4, window_rows=window_rows, slot_drafts=True))
         run(engine, ask("a", 1, max_new=20), ask("b", 1, max_new=20))
         most = max(len(span.tokens) for window in pipeline.windows for span in window.spans)
         assert most == expected

@@ -3,10 +3,12 @@
 import pytest
 
 from engine.errors import ConfigError
+from engine.flags import parse_engine_args
 from engine.switches import (
     SWITCHES,
     admission,
     read_switches,
+    run_of_switches,
     switch_notes,
     this_environment,
     traces,
@@ -63,10 +65,10 @@ def test_good_values_are_converted() -> None:
 
 
 def test_a_note_says_what_becomes_of_a_switch_that_does_not_act() -> None:
-    some = {"STRATA_BATCH_MTP": "1", "STRATA_PIPED_MTP": "2", "STRATA_TRACE": "1"}
+    some = {"STRATA_QSA_SLOTS": "1", "STRATA_PIPED_MTP": "2", "STRATA_TRACE": "1"}
     assert switch_notes(some) == [
-        "STRATA_BATCH_MTP=1 is built in: Drafts in the slots too.",
         "STRATA_PIPED_MTP=2 is not in this version: Drafts of a slot in pipelined groups.",
+        "STRATA_QSA_SLOTS=1 is built in: Block scores and attention of all slots in one launch.",
     ]
 
 
@@ -78,6 +80,15 @@ def test_what_decides_about_admission() -> None:
     assert yield_chunks({"STRATA_BATCH_YIELD_CHUNKS": "4"}) == 4
     acting = {"STRATA_BATCH_YIELD_CHUNKS": "4", "STRATA_ADMIT_MAX_WAIT_S": "0", **short}
     assert switch_notes(acting) == []
+
+
+def test_drafts_of_several_slots_may_be_asked_for_by_a_switch() -> None:
+    assert run_of_switches({}).batch_mtp is None
+    assert run_of_switches({"STRATA_BATCH_MTP": ""}).batch_mtp is None
+    assert run_of_switches({"STRATA_BATCH_MTP": "1"}).batch_mtp == "on"
+    assert run_of_switches({"STRATA_BATCH_MTP": "0"}).batch_mtp == "off"
+    flag = parse_engine_args(["--batch-mtp"])
+    assert flag.over(run_of_switches({"STRATA_BATCH_MTP": "0"})).batch_mtp == "on"
 
 
 def test_tracing_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

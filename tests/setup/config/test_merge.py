@@ -74,7 +74,7 @@ def test_everything_that_changes_is_told() -> None:
         "api_key": "secret",
         "port": "x",
         "env": {"STRATA_RESIDENT_PIN": "0", "STRATA_TRACE": "1"},
-        "args": ["--max-context=8192", "--pcie-frac", "0.2", "--batch-mtp", "--kv", "int8"],
+        "args": ["--max-context=8192", "--pcie-frac", "0.2", "--resident-experts", "--kv", "int8"],
     }
     merged = merge(old, {**NEW, "api_key": "new"}, HERE)
     assert merged.config["env"] == {"STRATA_TRACE": "1"}
@@ -85,7 +85,8 @@ def test_everything_that_changes_is_told() -> None:
         "env.STRATA_RESIDENT_PIN is not kept: setup writes it",
         "engine flag --pcie-frac 0.2 of the old config is not kept: it has no effect in this "
         "version",
-        "engine flag --batch-mtp of the old config is not kept: it has no effect in this version",
+        "engine flag --resident-experts of the old config is not kept: it has no effect in this "
+        "version",
     )
     assert merged.replaced == (
         'model "old.gguf" becomes "m.gguf"',
@@ -182,7 +183,7 @@ def test_a_diff_has_a_line_for_each_key_flag_and_entry() -> None:
         "gpu": [0],
         "api_key": "secret",
         "env": {"A": "1", "HF_TOKEN": "hidden", "C": "3"},
-        "args": ["--max-context", "8192", "--kv", "int8", "--batch-mtp"],
+        "args": ["--max-context", "8192", "--kv", "int8", "--resident-experts"],
         "mcp_servers": {"x": {"token": "hidden"}},
     }
     new = {
@@ -205,7 +206,7 @@ def test_a_diff_has_a_line_for_each_key_flag_and_entry() -> None:
         "+ sampling.top_k: 20",
         "- gpu: [0]",
         "- env.HF_TOKEN: (not shown)",
-        "- args: --batch-mtp",
+        "- args: --resident-experts",
         "- mcp_servers.x: (not shown)",
     )
     assert "hidden" not in shown("env", old["env"])
@@ -214,11 +215,11 @@ def test_a_diff_has_a_line_for_each_key_flag_and_entry() -> None:
 
 
 def test_flags_are_cut_into_pairs() -> None:
-    args = ["stray", "--kv=int8", "--batch-mtp", "--adapt-min-gain", "-1", "--mtp", "a", "b"]
+    args = ["stray", "--kv=int8", "--resident-experts", "--adapt-min-gain", "-1", "--mtp", "a", "b"]
     assert flag_pairs({"args": args}) == (
         ("stray",),
         ("--kv", "int8"),
-        ("--batch-mtp",),
+        ("--resident-experts",),
         ("--adapt-min-gain", "-1"),
         ("--mtp", "a", "b"),
     )
