@@ -9,7 +9,7 @@ _PARTS = re.compile(
     r"|\[\^?\]?(?:\\.|[^\]\\])*\]"  # a class of characters
     r"|(?P<open>\()|(?P<close>\))"
     r"|\{(?P<least>\d*)(?P<more>,?)(?P<most>\d*)\}"
-    r"|[*+?|]|.",
+    r"|[*+?|^$]|.",
     re.DOTALL,
 )
 _DIGITS = 9
@@ -32,7 +32,7 @@ def regex_size(pattern: str) -> int:
             count = max(1, int((part["most"] or part["least"] or "1")[:_DIGITS]))
             groups[-1] += last * (count - 1)
             last = min(_HUGE, last * count)
-        elif part[0] in "*+?|":
+        elif part[0] in "*+?|^$":
             continue
         else:
             last = 1

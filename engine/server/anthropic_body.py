@@ -177,7 +177,11 @@ def _choice(body: CountBody) -> str | dict[str, Any] | None:
         return None
     kind = body.tool_choice.get("type")
     if kind == "tool":
-        return {"type": "function", "function": {"name": body.tool_choice.get("name")}}
+        name = body.tool_choice.get("name")
+        names = [tool.get("name") for tool in body.tools or ()]
+        if name not in names:
+            raise bad_field("tool_choice.name", f"{name!r} is none of the tools {names}")
+        return {"type": "function", "function": {"name": name}}
     if kind not in _CHOICES:
         raise bad_field("tool_choice.type", f"{kind!r} is not auto, any, tool or none")
     return _CHOICES[kind]

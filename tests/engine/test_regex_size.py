@@ -43,7 +43,7 @@ def test_of_an_expression_that_was_put_together(known: Known) -> None:
 @pytest.mark.parametrize(
     ("pattern", "size"),
     [
-        ("^a{400}$", 402),
+        ("^a{400}$", 400),
         ("((a{50}){50}){50}", 125_000),
         (r"\d{4}-\d{2}", 7),
         ("(a|bc){2,}", 6),

@@ -31,6 +31,7 @@ class Control:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.lines: list[str] = []
+        self._marks = 0
         self._changed = threading.Condition()
         self._engine: socket.socket | None = None
         threading.Thread(target=self._accept, daemon=True).start()
@@ -55,6 +56,12 @@ class Control:
 
     def starting(self, start: str) -> list[str]:
         return [line for line in self.lines if line.startswith(start)]
+
+    def catch_up(self) -> None:
+        """Wait until every line about what the engine has read so far is here."""
+        self._marks += 1
+        self.send(f"mark {self._marks}")
+        self.wait_until(lambda: f"mark {self._marks}" in self.lines, "a mark")
 
     @property
     def pid(self) -> int:
@@ -100,6 +107,7 @@ class Running:
 
     def order_of(self, send: Callable[[], Any]) -> str:
         """The line by which the engine tells of the request that `send` makes."""
+        self.control.catch_up()
         before = len(self.control.starting("bgen"))
         send()
         return self.control.wait_for("bgen", before + 1)[before]

@@ -129,6 +129,8 @@ class Engine:
             case "release":
                 for job in self.jobs.values():
                     job.released = True
+            case str() if item.startswith("mark"):
+                self.tell(item)
             case BatchStop():
                 self.tell(f"bstop {item.slot} {item.rid}")
                 job = self.jobs.get(item.slot)

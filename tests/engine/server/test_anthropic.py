@@ -153,7 +153,9 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
         ({"messages": [{"role": "assistant", "content": "I"}], "thinking": ADAPTIVE}, "thinking: "),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "content[0]"),
         ({"tools": [{"type": "web_search", "name": "web"}]}, "tools[0]"),
-        ({"tool_choice": {"type": "some"}}, "tool_choice"),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type: 'some'"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: "),
+        ({"tool_choice": {"type": "tool", "name": "x"}, "tools": [TOOL]}, "tool_choice.name: 'x'"),
         ({"system": [{"type": "image"}]}, "system[0]"),
         ({"output_config": {"format": {"type": "xml"}}}, "output_config.format: "),
         (

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.engine.server.harness import HANG_GUARD_S, Control, Running, error_of, running, script
-from tests.engine.server.test_process import process
+from tests.engine.server.test_process import process, wait_for_end
 
 FULL = Path("/dev/full")
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -37,6 +37,19 @@ def test_an_engine_that_hangs_is_replaced() -> None:
         assert "[DONE]" not in text
         assert run.chat(script(say="x")).status_code == 200
         assert run.server.bridge.lives.started == 2
+
+
+def test_an_engine_that_hangs_does_not_hold_up_the_end() -> None:
+    control = Control()
+    with process(control, {}, quit_s=0.1) as (child, url):
+        with httpx.Client(base_url=url, timeout=HANG_GUARD_S) as http:
+            control.wait_for("start")
+            while http.get("/health").status_code != 200:
+                pass
+        os.kill(control.pid, signal.SIGSTOP)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(HANG_GUARD_S) == 0
+        wait_for_end(control.pid)
 
 
 def test_an_engine_that_is_killed_while_idle_is_replaced() -> None:
