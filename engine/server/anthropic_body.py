@@ -117,6 +117,8 @@ def _turn(turn: Turn, where: str) -> Iterator[ChatMessage]:
     if isinstance(turn.content, str):
         yield ChatMessage(role=turn.role, content=turn.content)
         return
+    if not turn.content:
+        raise bad_field(f"{where}.content", "is empty")
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ToolCall] = []

@@ -94,6 +94,8 @@ def _begun(body: ChatBody, messages: list[dict[str, Any]]) -> str:
     last = messages.pop()
     if last["role"] != "assistant" or last.get("tool_calls") or not last["content"]:
         raise bad_field("messages", "the last turn is no assistant's text that can be continued")
+    if not messages:
+        raise bad_field("messages", "nothing stands before the turn that is to be continued")
     if body.response_format and body.response_format.get("type") != "text":
         raise bad_field("response_format", "is for whole answers, and this one has begun")
     return str(last["content"])

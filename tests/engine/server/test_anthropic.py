@@ -150,6 +150,8 @@ def test_sampling_and_forced_calls_reach_the_engine(server: Running) -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": ""}]}, "messages: the last turn"),
+        ({"messages": [{"role": "assistant", "content": "I"}]}, "messages: nothing stands before"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
         ({"messages": [{"role": "assistant", "content": "I"}], "thinking": ADAPTIVE}, "thinking: "),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "content[0]"),
         ({"tools": [{"type": "web_search", "name": "web"}]}, "tools[0]"),
