@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,6 +28,8 @@ KINDS = ("question", "follow-up", "long", "leaves")
 SHARES = (35, 45, 8, 12)
 _REMEMBERED = 64
 """Conversations that may be gone on with."""
+_COUNTED = ("conversations_parked", "conversations_restored", "conversations_dropped", "cache_hits")
+"""Counters of `/metrics`, where a server has them, that tell how full it was."""
 _AFTER_FAULT_S = 0.1
 """A server that is gone must not be asked a million times."""
 _SETTLED = 0.3
@@ -76,6 +78,7 @@ def soak(
     """
     words = words_for(http, model)
     record, memory = Record(), _Memory()
+    before = _counters(http)
     end = time.monotonic() + plan.seconds
     with memory, ThreadPoolExecutor(plan.clients) as clients:
         playing = [
@@ -87,11 +90,13 @@ def soak(
             progress(f"{len(record.done)} answers, {len(record.faults)} faults, {left:.0f} s left")
         for client in playing:
             client.result()
+    counters = _counters(http)
+    counted = {name: value - before.get(name, 0.0) for name, value in counters.items()}
     again = [one for one in record.done if not one.heard.left]
     Random(plan.seed).shuffle(again)
     with faults_told(http):
         different = list(_different(http, model, again[: plan.again], progress))
-    found = _measurements(plan, record, len(different), memory)
+    found = _measurements(plan, record, len(different), memory, counted)
     return found, [*record.faults, *different]
 
 
@@ -164,6 +169,22 @@ def _different(
             progress(f"{number + 1} of {len(again)} asked again, alone")
 
 
+def _counters(http: httpx.Client) -> dict[str, float]:
+    """Of a server with Prometheus metrics; of another, none."""
+    try:
+        answer = http.get("/metrics", headers={"Accept": "text/plain"})
+        lines = answer.text.splitlines() if answer.is_success else []
+    except httpx.HTTPError:
+        return {}
+    found: dict[str, float] = {}
+    for line in lines:
+        name, _, value = line.rpartition(" ")
+        for counted in _COUNTED:
+            if counted in name and not line.startswith("#") and "_created" not in name:
+                found[counted] = found.get(counted, 0.0) + float(value)
+    return found
+
+
 class _Memory:
     """Bytes of this process's children, a second apart: a server that was started for this."""
 
@@ -200,7 +221,9 @@ class _Memory:
         return sorted(settled[-few:])[few // 2] - sorted(settled[:few])[few // 2]
 
 
-def _measurements(plan: Plan, record: Record, different: int, memory: _Memory) -> list[Measurement]:
+def _measurements(
+    plan: Plan, record: Record, different: int, memory: _Memory, counted: Mapping[str, float]
+) -> list[Measurement]:
     kinds = Counter(one.kind for one in record.done)
     turns = sum(len(one.messages) > 1 for one in record.done)
     gaps = [b - a for one in record.done for a, b in pairwise(one.heard.moments)]
@@ -228,6 +251,7 @@ def _measurements(plan: Plan, record: Record, different: int, memory: _Memory) -
     for kind in KINDS:
         if times := [one.heard.ttft_ms for one in record.done if one.kind == kind]:
             found.append(of(f"{kind.replace('-', '')}_ttft_p50_ms", "ms", percentile(times, 50)))
+    found += [of(name, "events", value) for name, value in counted.items()]
     if memory.growth_bytes is not None:
         found.append(of("memory_growth_mib", "MiB", memory.growth_bytes / 2**20))
     return found

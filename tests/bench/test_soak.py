@@ -71,6 +71,23 @@ def test_requests_that_fail_are_found() -> None:
     assert "503" in faults[0]
 
 
+def test_counters_of_the_server_are_told_as_far_as_they_grew() -> None:
+    asked = itertools.count()
+
+    def server(request: httpx.Request) -> httpx.Response:
+        if request.url.path != "/metrics":
+            return answers("a")
+        lines = "# TYPE strata:conversations_parked_total counter\n"
+        return httpx.Response(200, text=f"{lines}strata:conversations_parked_total {next(asked)}\n")
+
+    plan = Plan(clients=1, seconds=1.0, long=128, answer=8, turns=3, again=0, seed=5)
+    with httpx.Client(transport=httpx.MockTransport(server), base_url="http://x") as http:
+        found, _ = soak(http, "m", plan, lambda sentence: None)
+    values = {one.metric: one.value for one in found}
+    assert values["soak.conversations_parked"] == 1
+    assert "soak.cache_hits" not in values
+
+
 def test_the_command(server: Running, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["bench", "soak", "--url", server.url, "--clients", "2", "--seconds", "1", "--again"]
     ran = strata(capsys, *words, "4", "--long", "64", "--tokens", "4", "--json", "-q")
