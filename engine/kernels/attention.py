@@ -34,8 +34,8 @@ from engine.rows import Rows
 
 # Bytes of scratch; more rows take turns.
 SCRATCH_BYTES = 512 << 20
-# Programs that fill a device a few times over.
-PROGRAMS = 1024
+# Programs that fill a device a few times over; of `scores`, whose programs last long.
+PROGRAMS, SCORES_PROGRAMS = 1024, 32768
 # From how many programs of `whole` on the sums of blocks stay in them: fewer leave a card idle.
 WHOLE_PROGRAMS = 512
 # Vectors of a tile of `dots.py` with one warp.
@@ -75,10 +75,11 @@ def _tiling(rows: int, most: int, cells: int, config: AttentionConfig) -> _Tilin
     whole = at_most * config.heads // _part_of(group, WHOLE_SHARE[2]) >= WHOLE_PROGRAMS
     here = -(-cells // BLOCK)
     a_row = config.heads * here * (BLOCK + (0 if whole else config.value_length + 1))
-    room = min(rows, SCRATCH_BYTES // (4 * a_row))
+    turns = -(-rows // max(1, SCRATCH_BYTES // (4 * a_row)))
     many = rows * blocks * config.kv_heads >= PROGRAMS
     heads, tiles, together = MANY_SCORES if many else FEW_SCORES
-    return _Tiling(min(heads, group), tiles, together, max(room, 1), here * BLOCK, whole)
+    room = -(-rows // (turns * together)) * together  # turns of the same length
+    return _Tiling(min(heads, group), tiles, together, room, here * BLOCK, whole)
 
 
 def _part_of(group: int, most: int) -> int:
@@ -202,7 +203,8 @@ def attend(
         turns = kv_heads * -(-group // tiling.heads)
         taken = tiling.tiles * TILE
         lines = -(-n // tiling.together)
-        programs = min(-(-tiling.cells // taken), max(1, 2 * PROGRAMS // (lines * turns)))
+        most_programs = SCORES_PROGRAMS if tiling.together > 1 else 2 * PROGRAMS
+        programs = min(-(-tiling.cells // taken), max(1, most_programs // (lines * turns)))
         scores_kernel[(programs, turns, lines)](
             queries[part], keys.values, keys.scales, values.values, *where, scores, top[part],
             width**-0.5, n, context, budget, tiling.cells, P=tiling.heads, N=tiling.tiles, V=value,

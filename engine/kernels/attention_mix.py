@@ -246,7 +246,8 @@ def whole_kernel(
     G: tl.constexpr = H // KV
     first_head = tl.program_id(0) * P
     kv = first_head // G
-    row = tl.program_id(1).to(tl.int64)
+    # The last rows have the most cells: their programs begin first.
+    row = (tl.num_programs(1) - 1 - tl.program_id(1)).to(tl.int64)
     dim = tl.arange(0, T)[:, None] * D + tl.arange(0, D)[None, :]
     head = tl.arange(0, PADDED)
     position = tl.load(POSITIONS + row)

@@ -165,7 +165,8 @@ def scores_kernel(
     TURNS: tl.constexpr = (G + P - 1) // P
     kv = tl.program_id(1) // TURNS
     first_head = tl.program_id(1) % TURNS * P
-    row = tl.program_id(2).to(tl.int64) * TOGETHER
+    # The last rows have the most cells: their programs begin first.
+    row = (tl.num_programs(2) - 1 - tl.program_id(2)).to(tl.int64) * TOGETHER
     last_row = row
     passes = 1
     if TOGETHER > 1:

@@ -109,6 +109,18 @@ def products(a, b, FIRST: tl.constexpr, K: tl.constexpr, M: tl.constexpr, SHUFFL
 
 
 @triton.jit
+def exchanged(parts, LEVEL: tl.constexpr, P: tl.constexpr):
+    """What the neighbours at a level of the tree have, for each of P tensors [M, 8]."""
+    others = ()
+    for i in tl.static_range(P):
+        other = tl.inline_asm_elementwise(
+            SHUFFLES[LEVEL], "=f,f", [parts[i]], dtype=tl.float32, is_pure=False, pack=1
+        )
+        others = others + (other,)
+    return others
+
+
+@triton.jit
 def finished(
     parts, FIRST: tl.constexpr, K: tl.constexpr, M: tl.constexpr, SHUFFLE: tl.constexpr
 ):  # fmt: skip
@@ -118,10 +130,8 @@ def finished(
     for segment in tl.static_range((K + 511) // 512):
         part = parts[FIRST + segment]
         if SHUFFLE:
-            for other in tl.static_range(3):
-                part = part + tl.inline_asm_elementwise(
-                    SHUFFLES[other], "=f,f", [part], dtype=tl.float32, is_pure=False, pack=1
-                )
+            for level in tl.static_range(3):
+                part = part + exchanged((part,), level, 1)[0]
         else:
             part = tl.broadcast_to(tree(part, M)[:, None], [M, 8])
         total = part if segment == 0 else total + part

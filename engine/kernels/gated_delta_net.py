@@ -20,7 +20,7 @@ import triton.language as tl
 from engine.errors import UnsupportedModelError
 from engine.kernels.convolution import convolved, keep_last, weights_of
 from engine.kernels.delta_rows import finish, store_gates, to_length
-from engine.kernels.delta_walk import load_state, walk, walk_certain
+from engine.kernels.delta_walk import load_state, walk, walk_ahead
 from engine.kernels.dependent import launch_options, wait
 from engine.kernels.inputs import Input, as_input, room
 from engine.kernels.linear import assembly
@@ -31,8 +31,8 @@ from engine.rows import Rows
 
 # Windows of more rows are prompts: their rows are spread over programs.
 MOST_ROWS = 64
-# Values of a program of the walk and its warps: a warp has 4 values at a time.
-VALUES, WARPS = 16, 4
+# Values of a warp of the walk at a time; its warps in short windows, its most tiles in long ones.
+VALUES, WARPS, TILES = 4, 4, 4
 # Rows of a prompt that the walk has on their way.
 AHEAD = 5
 # Rows of a tile before and after the walk, in short windows and in long ones.
@@ -134,14 +134,27 @@ def _walk(
     keys, values = config.key_length, config.value_length
     # The threads' shares of a state are known where its keys are neighbours and whole groups.
     shuffle = assembly(state) and state.stride(2) == 1 and keys % 32 == 0
-    block = max(4, min(VALUES, triton.next_power_of_2(values)))
-    walk_spans[(triton.cdiv(values, block), config.value_heads, rows.spans.shape[0])](
+    pieces = triton.cdiv(values, VALUES)
+    warps = 1 if long else min(WARPS, triton.next_power_of_2(pieces))
+    tiles = 1
+    if long:
+        # One program for each scheduler of warps: none waits for another.
+        tiles = min(TILES, triton.cdiv(config.value_heads * pieces, schedulers(state.device)))
+    walk_spans[(triton.cdiv(pieces, warps * tiles), config.value_heads, rows.spans.shape[0])](
         *kept, kept.rows if out is None else out, state, rows.spans, _zero(state.device), 1,
-        KH=config.key_heads, H=config.value_heads, K=keys, V=values, M=block,
+        KH=config.key_heads, H=config.value_heads, K=keys, V=values, M=VALUES * warps, TILES=tiles,
         KEY_STRIDE=state.stride(2), VALUE_STRIDE=state.stride(3), GROUPS=triton.cdiv(keys, 32),
         OUTPUT=out is not None, AHEAD=AHEAD if long else 0, SHUFFLE=shuffle,
-        num_warps=min(WARPS, block // 4), **launch_options(state),
+        num_warps=warps, **launch_options(state),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def schedulers(device: torch.device) -> int:
+    """Warps that a card runs at the same moment: four a multiprocessor."""
+    if device.type != "cuda":
+        return 4 * 132
+    return 4 * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 @lru_cache(maxsize=16)
@@ -218,10 +231,10 @@ def arrange(
 def walk_spans(
     ROWS, GATES, OUT, STATE, SPANS, ZERO, one,
     KH: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, M: tl.constexpr,
-    KEY_STRIDE: tl.constexpr, VALUE_STRIDE: tl.constexpr, GROUPS: tl.constexpr,
+    TILES: tl.constexpr, KEY_STRIDE: tl.constexpr, VALUE_STRIDE: tl.constexpr, GROUPS: tl.constexpr,
     OUTPUT: tl.constexpr, AHEAD: tl.constexpr, SHUFFLE: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Grid (blocks of M values, heads, spans). AHEAD: certain rows are read so early, if not 0.
+    """Grid (blocks of TILES * M values, heads, spans). AHEAD: rows are read so early, if not 0.
 
     OUTPUT: the kernel before is `arrange`, which changes no state and lets this one start only when
     all kernels before it have ended: the state is loaded while it runs.
@@ -230,21 +243,18 @@ def walk_spans(
         wait(PDL)
     head = tl.program_id(1)
     slot, first, count, _, certain = line_of(SPANS, tl.program_id(2))
-    value = (tl.program_id(0) * M + tl.arange(0, M))[:, None]
     base = STATE + (slot * H + head) * (K * V)
     if count > 0:
-        state = load_state(base, value, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
-        if OUTPUT:
-            wait(PDL)
         if AHEAD:
-            state = walk_certain(
-                ROWS, GATES, OUT, base, state, value, head, first, certain, one,
-                KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, SHUFFLE, AHEAD,
+            walk_ahead(
+                ROWS, GATES, OUT, base, head, first, count, certain, one,
+                KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, TILES, GROUPS, SHUFFLE, AHEAD, PDL,
             )  # fmt: skip
-            first += certain
-            count -= certain
-            certain = 0
-        if count > 0:
+        else:
+            value = (tl.program_id(0) * M + tl.arange(0, M))[:, None]
+            state = load_state(base, value, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
+            if OUTPUT:
+                wait(PDL)
             walk(
                 ROWS, GATES, OUT, ZERO, base, state, value, head, first, count, certain, one,
                 KH, H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, OUTPUT, SHUFFLE,

@@ -21,9 +21,11 @@ from tests.engine.reference.checks import (
 from tests.engine.reference.spans import chunks_of, one_slot
 
 
-@pytest.fixture(params=["short windows", "long windows"])
+@pytest.fixture(params=["short windows", "long windows", "several tiles"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "MOST_ROWS", 0 if request.param == "long windows" else 1_000_000)
+    monkeypatch.setattr(kernels, "MOST_ROWS", 1_000_000 if request.param == "short windows" else 0)
+    if request.param == "several tiles":
+        monkeypatch.setattr(kernels, "schedulers", lambda device: 1)
 
 
 def _agree(rows: Rows, layer: Layer, seed: int = 0) -> tuple[kernels.Walked, reference.DeltaInputs]:
