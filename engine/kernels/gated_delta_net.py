@@ -90,7 +90,7 @@ def delta_mixer(
         "ALIGNED": aligned, "H": heads, "V": values, "C": columns,
         "LEVELS": (columns // 32).bit_length() - 1,
         # A warp has a row.
-        "SHUFFLE": assembly(qkv) and keys == values == 128, "num_warps": 4, **launch_options(qkv),
+        "SHUFFLE": assembly(qkv) and keys == values == 128, **launch_options(qkv),
     }  # fmt: skip
     arrange[(2 * config.key_heads + heads + 1, shares(rows, count, tile) if long else spans)](
         qkv, qkv.stride(0) // aligned, alpha, alpha.stride(0), beta, beta.stride(0),
@@ -98,13 +98,14 @@ def delta_mixer(
         SCALE=keys**-0.5, KH=config.key_heads, K=keys, TAPS=conv.shape[1],
         KEPT=triton.next_power_of_2(ring.shape[1]), HEADS=triton.next_power_of_2(heads),
         CAPACITY=capacity(rows) if long else 0, SHARED=long,
-        R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), **shape,
+        R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), num_warps=4, **shape,
     )  # fmt: skip
     _walk(kept, out.values, state, config, rows, long)
+    tile, warps = (tile, 4) if long else (1, 1)
     finish_rows[(heads, triton.cdiv(count, tile))](
         gate, gate.stride(0) // aligned, norm, out.values, out.codes, out.info,
         out.codes.shape[1], count, eps,
-        SILU=config.gate == "silu", QUANTISE=values % 32 == 0, R=tile, **shape,
+        SILU=config.gate == "silu", QUANTISE=values % 32 == 0, R=tile, num_warps=warps, **shape,
     )  # fmt: skip
     return (out if values % 32 == 0 else as_input(out.values)), kept
 
