@@ -193,13 +193,15 @@ def arrange(
     h = tl.arange(0, HEADS)[None, :]
     decay = tl.load(DECAY + h, mask=h < H, other=0.0)
     bias = tl.load(BIAS + h, mask=h < H, other=0.0)
-    wait(PDL)
-    # Not before `wait`: the walk may then read what lies before this window without its own.
     span, tile = tl.program_id(1), 0
+    if not SHARED:
+        slot, first, count, start, _ = line_of(SPANS, span)
+    # In every program: the walk may then read what lies before this window without its own wait.
+    wait(PDL)
     if SHARED:
         span, tile = share_of(SPANS, spans, tl.program_id(1), R, CAPACITY)
+        slot, first, count, start, _ = line_of(SPANS, tl.minimum(span, spans - 1))
     if span < spans:
-        slot, first, count, start, _ = line_of(SPANS, span)
         past = RING + slot * length * CHANNELS
         qkv_row = qkv_row * ALIGNED
         x_at = QKV + first * qkv_row
