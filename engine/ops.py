@@ -32,7 +32,7 @@ class Ops:
     rms_norm: Callable[..., Any]
     normed_input: Callable[..., Any]
     hyper_read: Callable[..., Any]
-    causal_convolution: Callable[..., Any]
+    convolve_into: Callable[..., Any]
     delta_mixer: Callable[..., Any]
     delta_commit: Callable[..., Any]
     attention: Callable[..., Any]

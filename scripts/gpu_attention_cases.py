@@ -259,8 +259,8 @@ def ngram(side: SimpleNamespace) -> Iterator[torch.Tensor]:
         key, value = matrix(side, 1, 10240, 320, kind), matrix(side, 2, 2560, 320, kind)
         streams = numbers(3, 5, 4, 2560)
         streams[0, 0] = 0
-        norms = [(numbers(4 + i, 10240) + 2.5).to(d) for i in range(2)]
-        yield side.ngram_gated_value(
+        norms = [(numbers(4 + i, 10240) + 2.5).to(d) for i in range(3)]
+        yield from side.ngram_gated_value(
             numbers(6, 5, 320).to(d), streams.to(d), key, value, *norms, EPS
         )
 

@@ -131,8 +131,10 @@ def results(ops: Any, device: str, keys_together: bool) -> Iterator[tuple[str, t
     ring = numbers((2, 13, 10240), 5, -3, 3).to(device)
     weight = numbers((10240, 4), 6, -1, 1).to(device)
     rows = on_device(rows_of([(1, 4, 40, 40), (0, 20, 4, 1)]), device)
+    residual = numbers((44, 10240), 8, -3, 3).to(device)
     x44 = numbers((44, 10240), 7, -3, 3).to(device)
-    yield "n-grams: convolution", ops.causal_convolution(x44, ring, weight, 3, rows)
+    ops.convolve_into(residual, x44, x44, ring, weight, 3, rows)
+    yield "n-grams: convolution", residual
     yield "n-grams: ring", ring
 
 
@@ -172,7 +174,7 @@ def operators(package: str) -> Any:
     convolution = importlib.import_module(f"engine.{package}.convolution")
     rule = importlib.import_module(f"engine.{package}.gated_delta_net")
     return SimpleNamespace(
-        causal_convolution=convolution.causal_convolution,
+        convolve_into=convolution.convolve_into,
         delta_mixer=rule.delta_mixer,
         delta_commit=rule.delta_commit,
     )

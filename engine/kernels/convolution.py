@@ -29,27 +29,30 @@ MOST_ROWS = 64
 FEW, ROWS, CHANNELS, WARPS = 4, 16, 128, 4
 
 
-def causal_convolution(
-    x: torch.Tensor, ring: torch.Tensor, weight: torch.Tensor, dilation: int, rows: Rows
-) -> torch.Tensor:
-    """silu(sum over taps of weight * input), float32 [R, channels].
+def convolve_into(
+    residual: torch.Tensor,
+    value: torch.Tensor,
+    x: torch.Tensor,
+    ring: torch.Tensor,
+    weight: torch.Tensor,
+    dilation: int,
+    rows: Rows,
+) -> None:
+    """residual += value + silu(sum over taps of weight * x), float32 [R, channels], in place.
 
-    As `engine.reference.convolution.causal_convolution`; rows of no span are not written.
+    As `engine.reference.convolution.convolve_into`; rows of no span are not written.
     """
-    x = x.contiguous()
-    out = torch.empty_like(x)
     channels, taps = weight.shape
     spans, long = rows.spans.shape[0], x.shape[0] > MOST_ROWS
     tile = max(ROWS, triton.next_power_of_2((taps - 1) * dilation)) if long else FEW
     parts = shares(rows, x.shape[0], tile) if long else spans
     if spans:
         convolve[parts, triton.cdiv(channels, CHANNELS)](
-            x, ring, weight, rows.spans, out, spans,
+            x, ring, weight, rows.spans, value, residual, spans,
             TAPS=taps, DILATION=dilation, LENGTH=ring.shape[1], N=channels,
             KEPT=triton.next_power_of_2(ring.shape[1]), CAPACITY=capacity(rows) if long else 16,
             SHARED=long, R=tile, B=CHANNELS, num_warps=WARPS, **launch_options(x),
         )  # fmt: skip
-    return out
 
 
 @triton.jit
@@ -97,7 +100,7 @@ def keep_last(X, PAST, c, live, x_row, count, start, length, channels, KEPT: tl.
 
 @triton.jit(do_not_specialize=["spans"], do_not_specialize_on_alignment=["SPANS"])
 def convolve(
-    X, RING, WEIGHT, SPANS, OUT, spans,
+    X, RING, WEIGHT, SPANS, VALUE, RESIDUAL, spans,
     TAPS: tl.constexpr, DILATION: tl.constexpr, LENGTH: tl.constexpr, N: tl.constexpr,
     KEPT: tl.constexpr, CAPACITY: tl.constexpr, SHARED: tl.constexpr, R: tl.constexpr,
     B: tl.constexpr, PDL: tl.constexpr,
@@ -122,7 +125,10 @@ def convolve(
             total, input = convolved(
                 x_at, past, taps, i, c, live, N, start, LENGTH, N, TAPS, DILATION, R, B
             )
-            tl.store(OUT + first * N + i * N + c, total, mask=live)
+            at = first * N + i * N + c
+            value = tl.load(VALUE + at, mask=live, other=0.0)
+            residual = tl.load(RESIDUAL + at, mask=live, other=0.0)
+            tl.store(RESIDUAL + at, residual + (value + total), mask=live)
             if not SHARED:
                 tl.debug_barrier()  # the ring is read, by every thread
                 cell = (start + i) % LENGTH * N + c

@@ -15,9 +15,11 @@ import torch
 import triton
 import triton.language as tl
 
+from engine.kernels.dependent import launch_options, wait
+from engine.kernels.lanes import add_in_order, tree
 from engine.kernels.linear import project
 from engine.kernels.matrix import Matrix
-from engine.kernels.norms import dot, rms_norm, segment_levels, warps_for
+from engine.kernels.norms import rms_factor, segment_levels, warps_for
 from engine.kernels.rings import is_in_window, is_overwritten
 from engine.kernels.scalar import sigmoid
 from engine.kernels.table import Table
@@ -78,23 +80,63 @@ def ring_kernel(TOKENS, RING, SLOTS, POSITIONS, rows, length):
 
 
 @triton.jit
+def dot_of_scaled(
+    A, a_factor, A_WEIGHT, B, b_factor, B_WEIGHT, K: tl.constexpr, LEVELS: tl.constexpr,
+    WEIGHED: tl.constexpr,
+):  # fmt: skip
+    """`dot` of A * a_factor and B * b_factor, each times its weights where WEIGHED: float32 [1]."""
+    segment = tl.arange(0, 1 << LEVELS)[:, None] * 512
+    lane = tl.arange(0, 32)[None, :]
+    lanes = tl.zeros([1 << LEVELS, 32], tl.float32)
+    for step in tl.static_range(16 if K >= 512 else (K + 31) // 32):
+        at = segment + step * 32 + lane
+        a = tl.load(A + at, mask=at < K, other=0.0) * a_factor
+        b = tl.load(B + at, mask=at < K, other=0.0) * b_factor
+        if WEIGHED:
+            a = a * tl.load(A_WEIGHT + at, mask=at < K, other=0.0)
+            b = b * tl.load(B_WEIGHT + at, mask=at < K, other=0.0)
+        lanes = lanes + a * b
+    parts = tl.reshape(tree(lanes, 1 << LEVELS), [1 << LEVELS, 1])
+    return add_in_order(tl.zeros([1], tl.float32), parts, 1, LEVELS)
+
+
+@triton.jit
+def number(one):
+    """The number in float32 [1]: broadcast as it is, its layout would become that of many."""
+    return tl.sum(one, axis=0)
+
+
+@triton.jit
 def gate_kernel(
-    KEYS, QUERIES, VALUES, OUT, D: tl.constexpr, ROOT: tl.constexpr, LEVELS: tl.constexpr,
-    B: tl.constexpr,
+    KEYS, STREAMS, VALUES, NORM_KEY, NORM_QUERY, NORM_CONV, OUT, NORMED, eps, D: tl.constexpr,
+    ROOT: tl.constexpr, LEVELS: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Grid (streams, rows)."""
     row = tl.program_id(1).to(tl.int64)
-    start = (row * tl.num_programs(0) + tl.program_id(0)) * D
-    s = dot(KEYS + start, QUERIES + start, D, LEVELS)
+    weight = tl.program_id(0) * D
+    start = row * tl.num_programs(0) * D + weight
+    wait(PDL)
+    key_factor = number(rms_factor(KEYS + start, D, LEVELS, eps))
+    query_factor = number(rms_factor(STREAMS + start, D, LEVELS, eps))
+    s = dot_of_scaled(
+        KEYS + start, key_factor, NORM_KEY + weight, STREAMS + start, query_factor,
+        NORM_QUERY + weight, D, LEVELS, True,
+    )  # fmt: skip
     s = tl.div_rn(s, tl.full([1], ROOT, tl.float32))
     size = tl.abs(s)
     size = tl.sqrt_rn(tl.where(size < 1e-6, 1e-6, size))
     signed = tl.where(s < 0.0, -size, tl.where(s == 0.0, 0.0, size))
-    gate = sigmoid(signed)
+    gate = number(sigmoid(signed))
+    values = VALUES + row * D
+    mean = dot_of_scaled(values, gate, values, values, gate, values, D, LEVELS, False)
+    mean = tl.div_rn(mean, tl.full([1], D, tl.float32))
+    factor = number(tl.div_rn(tl.full([1], 1.0, tl.float32), tl.sqrt_rn(mean + eps)))
     for first in tl.static_range(0, D, B):
         at = first + tl.arange(0, B)
-        value = tl.load(VALUES + row * D + at, mask=at < D, other=0.0)
-        tl.store(OUT + start + at, gate * value, mask=at < D)
+        value = gate * tl.load(values + at, mask=at < D, other=0.0)
+        tl.store(OUT + start + at, value, mask=at < D)
+        scale = tl.load(NORM_CONV + weight + at, mask=at < D, other=0.0)
+        tl.store(NORMED + start + at, (value * factor) * scale, mask=at < D)
 
 
 @lru_cache(maxsize=8)
@@ -138,22 +180,22 @@ def ngram_gated_value(
     value: Matrix,
     norm_key: torch.Tensor,
     norm_query: torch.Tensor,
+    norm_conv: torch.Tensor,
     eps: float,
-) -> torch.Tensor:
-    """gate_c * value per stream, float32 [R, C * D].
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """gate_c * value per stream, float32 [R, C * D], and what the convolution reads: its norm.
 
     gate_c = sigmoid(sign(s) sqrt(max(|s|, 1e-6))), s = <key_c, query_c> / sqrt(D), where key is the
     normed W_key.e and query the normed streams. embedding: float32 [R, E]; streams [R, C, D].
     """
     count, streams_count, width = streams.shape
-    products, values = project(embedding, (key, value))
-    keys = rms_norm(products, norm_key, width, eps)
-    queries = rms_norm(streams.reshape(count, -1), norm_query, width, eps)
-    out = torch.empty(count, streams_count * width, device=streams.device)
+    keys, values = (y.contiguous() for y in project(embedding, (key, value)))
+    out, normed = (torch.empty_like(keys) for _ in range(2))
     if count:
         gate_kernel[(streams_count, count)](
-            keys, queries, values, out, D=width, ROOT=width**0.5, LEVELS=segment_levels(width),
+            keys, streams, values, norm_key, norm_query, norm_conv, out, normed, eps, D=width,
+            ROOT=width**0.5, LEVELS=segment_levels(width),
             B=min(BLOCK, triton.next_power_of_2(width)), num_warps=warps_for(width),
-            enable_fp_fusion=False,
+            **launch_options(streams),
         )  # fmt: skip
-    return out
+    return out, normed

@@ -41,7 +41,7 @@ def kernel_ops(device: str) -> Ops:
         rms_norm=norms.rms_norm,
         normed_input=norms.normed_input,
         hyper_read=hyper_connections.hyper_read,
-        causal_convolution=convolution.causal_convolution,
+        convolve_into=convolution.convolve_into,
         delta_mixer=gated_delta_net.delta_mixer,
         delta_commit=gated_delta_net.delta_commit,
         attention=attention.attention,

@@ -37,7 +37,7 @@ _LONG = frozenset({"Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ3_S"})
 @triton.jit(do_not_specialize=["address"], do_not_specialize_on_alignment=["INDICES", "OUT"])
 def stored_kernel(
     address, INDICES, OUT, GRID, K: tl.constexpr, KIND: tl.constexpr, ELEMENTS: tl.constexpr,
-    BYTES: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
+    BYTES: tl.constexpr, B: tl.constexpr, COPIES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Rows of stored blocks, or of floats. Grid (rows to read, K / B)."""
     at = tl.program_id(1) * B + tl.arange(0, B)
@@ -62,13 +62,14 @@ def stored_kernel(
         x = scale * code.to(tl.float32)
         if KIND == "Q5_1" or KIND == "Q4_K" or KIND == "Q5_K":
             x = x - less
-    tl.store(OUT + read * K + at, x.to(tl.float32), mask=live)
+    for copy in tl.static_range(COPIES):
+        tl.store(OUT + (read * COPIES + copy) * K + at, x.to(tl.float32), mask=live)
 
 
 @triton.jit(do_not_specialize_on_alignment=["INDICES", "OUT"])
 def codes_kernel(
     CODES, FACTOR, MINIMUM, INDICES, OUT, K: tl.constexpr, SPAN: tl.constexpr,
-    MINIMUM_SPAN: tl.constexpr, B: tl.constexpr, PDL: tl.constexpr,
+    MINIMUM_SPAN: tl.constexpr, B: tl.constexpr, COPIES: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Codes with a factor for SPAN of them and a minimum for MINIMUM_SPAN (0: none). Grid
     (rows to read, K / B)."""
@@ -82,7 +83,8 @@ def codes_kernel(
     if MINIMUM_SPAN > 0:
         low = MINIMUM + row * (K // MINIMUM_SPAN) + at // MINIMUM_SPAN
         x = x - tl.load(low, mask=live, other=0.0)
-    tl.store(OUT + read * K + at, x, mask=live)
+    for copy in tl.static_range(COPIES):
+        tl.store(OUT + (read * COPIES + copy) * K + at, x, mask=live)
 
 
 class Table:
@@ -105,10 +107,11 @@ class Table:
         else:
             self._parts = _taken_apart(stored, kind, torch.device(device))
 
-    def rows(self, indices: torch.Tensor) -> torch.Tensor:
-        """float32 [*indices, width]. indices: int64."""
+    def rows(self, indices: torch.Tensor, copies: int = 0) -> torch.Tensor:
+        """float32 [*indices, width]; [*indices, copies, width] with copies. indices: int64."""
         indices = indices.contiguous()
-        out = torch.empty(*indices.shape, self._width, device=indices.device)
+        shape = (*indices.shape, *([copies] if copies else []), self._width)
+        out = torch.empty(shape, device=indices.device)
         if not indices.numel():
             return out
         width, name = self._width, self._kind.name
@@ -116,7 +119,8 @@ class Table:
         # A prompt's n-grams are more rows than the second axis of a grid may have.
         grid = indices.numel(), triton.cdiv(width, block)
         launch: dict[str, Any] = {
-            "K": width, "B": block, "num_warps": max(1, block // 128), **launch_options(indices),
+            "K": width, "B": block, "COPIES": max(copies, 1), "num_warps": max(1, block // 128),
+            **launch_options(indices),
         }  # fmt: skip
         if len(self._parts) == 1:
             entries = _entries(indices.device) if name == "IQ3_S" else indices

@@ -31,10 +31,10 @@ class Block:
     ) -> torch.Tensor:
         """The residual after this block: float32 [R, C, D], or [R, D] without hyper-connections.
 
-        Written in place, unless n-grams are added first: callers give up what they hand over.
+        Written in place: callers give up what they hand over.
         """
         if self.ngram is not None and table_rows is not None:
-            residual = self.ngram.forward(residual, table, table_rows, context)
+            self.ngram.forward(residual, table, table_rows, context)
         for connection, norm, part in (
             (self._w.hc_attn, self._w.attn_norm, self.mixer.forward),
             (self._w.hc_ffn, self._w.post_attention_norm, self._experts),

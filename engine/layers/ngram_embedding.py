@@ -29,19 +29,18 @@ class NgramEmbedding:
 
     def forward(
         self, streams: torch.Tensor, table: Any, table_rows: torch.Tensor, context: Context
-    ) -> torch.Tensor:
-        """streams + value + convolution of the normed value, float32 [R, C, D].
+    ) -> None:
+        """streams + value + convolution of the normed value, float32 [R, C, D], in place.
 
         `table_rows`: int64 [R, heads], the rows of `table` for this window's n-grams.
         """
         ops, w, eps = context.ops, self._w, context.config.rms_eps
-        rows, _, width = streams.shape
-        embedding = table.rows(table_rows).view(rows, -1)
-        value = ops.ngram_gated_value(
-            embedding, streams, w.ple_key, w.ple_value, w.ple_norm_key, w.ple_norm_query, eps
+        embedding = table.rows(table_rows).view(streams.shape[0], -1)
+        norms = w.ple_norm_key, w.ple_norm_query, w.ple_norm_conv
+        value, normed = ops.ngram_gated_value(
+            embedding, streams, w.ple_key, w.ple_value, *norms, eps
         )
-        normed = ops.rms_norm(value, w.ple_norm_conv, width, eps)
-        mixed = ops.causal_convolution(
-            normed, self.state.ring, w.ple_conv1d, self._config.size, context.rows
-        )
-        return streams + (value + mixed).view_as(streams)  # type: ignore[no-any-return]
+        ops.convolve_into(
+            streams.view_as(value), value, normed, self.state.ring, w.ple_conv1d,
+            self._config.size, context.rows,
+        )  # fmt: skip

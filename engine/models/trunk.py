@@ -42,9 +42,7 @@ class Trunk:
     def forward(self, tokens: torch.Tensor, rows: Rows) -> torch.Tensor:
         """The residual after the last block: float32 [R, C, D] or [R, D]. tokens: int64 [R]."""
         context = Context(self._ops, self._config, rows, self._table)
-        residual: torch.Tensor = self._w.token_embd.rows(tokens)
-        if self._config.hyper_streams:
-            residual = residual[:, None].repeat(1, self._config.hyper_streams, 1)
+        residual: torch.Tensor = self._w.token_embd.rows(tokens, self._config.hyper_streams)
         ngrams = None
         if self._config.ngram is not None:
             ngrams = self._ops.ngram_rows(tokens, self._tokens, self._config.ngram, rows)

@@ -27,6 +27,19 @@ def causal_convolution(
     return out
 
 
+def convolve_into(
+    residual: torch.Tensor,
+    value: torch.Tensor,
+    x: torch.Tensor,
+    ring: torch.Tensor,
+    weight: torch.Tensor,
+    dilation: int,
+    rows: Rows,
+) -> None:
+    """residual += value + `causal_convolution`, all float32 [R, channels], in place."""
+    residual += value + causal_convolution(x, ring, weight, dilation, rows)
+
+
 @compiled
 def convolve(x: Any, ring: Any, weight: Any, dilation: int, spans: Any, out: Any) -> None:
     """As `causal_convolution`, on arrays; taps are added from the oldest on."""

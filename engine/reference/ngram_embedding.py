@@ -31,10 +31,11 @@ class Table:
         self._raw = raw
         self._kind = kind
 
-    def rows(self, indices: torch.Tensor) -> torch.Tensor:
-        """float32 [*indices, width]."""
+    def rows(self, indices: torch.Tensor, copies: int = 0) -> torch.Tensor:
+        """float32 [*indices, width]; [*indices, copies, width] with copies."""
         taken = self._raw[indices.numpy()]
-        return torch.from_numpy(np.ascontiguousarray(dequantize(taken, self._kind), np.float32))
+        rows = torch.from_numpy(np.ascontiguousarray(dequantize(taken, self._kind), np.float32))
+        return rows[..., None, :].repeat_interleave(copies, -2) if copies else rows
 
 
 def ngram_rows(
@@ -67,9 +68,10 @@ def ngram_gated_value(
     value: Matrix,
     norm_key: torch.Tensor,
     norm_query: torch.Tensor,
+    norm_conv: torch.Tensor,
     eps: float,
-) -> torch.Tensor:
-    """gate_c * value per stream, float32 [R, C * D].
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """gate_c * value per stream, float32 [R, C * D], and what the convolution reads: its norm.
 
     gate_c = sigmoid(sign(s) sqrt(max(|s|, 1e-6))), s = <key_c, query_c> / sqrt(D), where key is the
     normed W_key.e and query the normed streams. embedding: float32 [R, E]; streams [R, C, D].
@@ -85,7 +87,7 @@ def ngram_gated_value(
         np.float32(width**0.5),
         out.numpy(),
     )
-    return out
+    return out, rms_norm(out, norm_conv, width, eps)
 
 
 @compiled

@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from engine.kernels.convolution import causal_convolution
+from engine.kernels.convolution import convolve_into
 from engine.reference import convolution as reference
 from engine.rows import Rows, rows_of
 from tests.engine.reference.checks import (
     Outputs,
-    assert_all_written,
     assert_rows_independent,
     same_bits,
 )
@@ -33,13 +32,24 @@ def _ring(taps: int, dilation: int, slots: int = 3, channels: int = CHANNELS) ->
     return torch.full((slots, (taps - 1) * dilation + DRAFTS, channels), torch.nan)
 
 
+def _convolved(
+    x: torch.Tensor, ring: torch.Tensor, weight: torch.Tensor, dilation: int, rows: Rows
+) -> torch.Tensor:
+    """What is added, since -0 changes nothing."""
+    out = torch.full_like(x, -0.0)
+    convolve_into(out, torch.full_like(x, -0.0), x, ring, weight, dilation, rows)
+    return out
+
+
 def _agree(
     x: torch.Tensor, ring: torch.Tensor, weight: torch.Tensor, dilation: int, rows: Rows
 ) -> None:
-    """Both compute; the ring goes on with what the kernel wrote."""
-    expected_ring = ring.clone()
-    wanted = reference.causal_convolution(x, expected_ring, weight, dilation, rows)
-    assert same_bits(causal_convolution(x, ring, weight, dilation, rows), wanted)
+    """Both add to what they are given; the ring goes on with what the kernel wrote."""
+    expected_ring, actual, value = ring.clone(), x.flip(1).clone(), x.flip(0) / 3
+    wanted = actual.clone()
+    reference.convolve_into(wanted, value, x, expected_ring, weight, dilation, rows)
+    convolve_into(actual, value, x, ring, weight, dilation, rows)
+    assert same_bits(actual, wanted)
     assert same_bits(ring, expected_ring)
 
 
@@ -79,7 +89,7 @@ def test_no_numbers_stay_in_their_row() -> None:
     x[5] = -0.0
     ring = _ring(2, 1)
     wanted = reference.causal_convolution(x, ring.clone(), weight, 1, one_slot(0, 0, 6))
-    actual = causal_convolution(x, ring, weight, 1, one_slot(0, 0, 6))
+    actual = _convolved(x, ring, weight, 1, one_slot(0, 0, 6))
     assert torch.equal(actual.isnan(), wanted.isnan())
     assert same_bits(actual.nan_to_num(), wanted.nan_to_num())
 
@@ -92,17 +102,10 @@ def test_rows_are_independent() -> None:
     def on_rows(first: int, last: int) -> Outputs:
         rows = rows_of([(slot, 15 + slot, 1, 1) for slot in range(first, last)])
         mine = ring.clone()
-        return causal_convolution(x[first:last], mine, weight, 3, rows), mine[first:last]
+        return _convolved(x[first:last], mine, weight, 3, rows), mine[first:last]
 
     assert_rows_independent(on_rows, most=4)
 
 
-def test_every_output_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, weight, ring = _input(19), _weight(4), _ring(4, 1)
-    assert_all_written(
-        lambda: (causal_convolution(x, ring, weight, 1, one_slot(0, 0, 19)),), monkeypatch
-    )
-
-
 def test_no_rows() -> None:
-    assert causal_convolution(_input(0), _ring(4, 1), _weight(4), 1, rows_of([])).numel() == 0
+    assert _convolved(_input(0), _ring(4, 1), _weight(4), 1, rows_of([])).numel() == 0

@@ -37,11 +37,11 @@ def _mixer(count: int, state: torch.Tensor) -> None:
 
 def operators(kernels: list[Any]) -> None:
     """Every way through the operators, without assembly."""
-    from engine.kernels.convolution import causal_convolution
+    from engine.kernels.convolution import convolve_into
     from engine.kernels.gated_delta_net import MOST_ROWS
 
     x, ring, conv = torch.ones(3, 512), torch.ones(1, 12, 512), torch.ones(512, 4)
-    causal_convolution(x, ring, conv, 3, rows_of([(0, 0, 3, 3)]))
+    convolve_into(x, x, x, ring, conv, 3, rows_of([(0, 0, 3, 3)]))
     state = torch.ones(1, 4, 128, 128)
     _mixer(1, state)
     _mixer(MOST_ROWS + 1, state.transpose(2, 3))

@@ -34,6 +34,8 @@ def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = ~wanted.isnan()
     assert same_bits(actual[numbers], wanted[numbers])
     assert actual[~numbers].isnan().all()
+    copies = Table(raw, kind, device="cpu").rows(indices, 3)
+    assert same_bits(copies, actual[..., None, :].expand(2, 2, 3, 256))
 
 
 def test_no_rows() -> None:

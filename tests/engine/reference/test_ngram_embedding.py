@@ -138,7 +138,7 @@ def test_gated_value_order() -> None:
         random_matrix(STREAMS * WIDTH, EMBEDDING, 1),
         random_matrix(WIDTH, EMBEDDING, 2),
     )
-    actual = ngram_gated_value(embedding, streams, k, v, NORM_KEY, NORM_QUERY, 1e-6)
+    actual, _ = ngram_gated_value(embedding, streams, k, v, NORM_KEY, NORM_QUERY, NORM_KEY, 1e-6)
     for r in range(3):
         keys = literal.float_linear(embedding[r : r + 1].numpy(), key)[0]
         values = literal.float_linear(embedding[r : r + 1].numpy(), value)[0]
@@ -164,7 +164,7 @@ def test_gated_value_against_float64() -> None:
         random_matrix(STREAMS * WIDTH, EMBEDDING, 1),
         random_matrix(WIDTH, EMBEDDING, 2),
     )
-    actual = ngram_gated_value(embedding, streams, k, v, NORM_KEY, NORM_QUERY, 1e-6)
+    actual, _ = ngram_gated_value(embedding, streams, k, v, NORM_KEY, NORM_QUERY, NORM_KEY, 1e-6)
     norm = torch.nn.functional.rms_norm
     e = embedding.double()
     keys = (e @ torch.from_numpy(key).double().T).view(9, STREAMS, WIDTH)
@@ -183,10 +183,8 @@ def test_gated_value_rows_are_independent() -> None:
 
     def on_rows(first: int, last: int) -> Outputs:
         part = slice(first, last)
-        return (
-            ngram_gated_value(
-                embedding[part], streams[part], key, value, NORM_KEY, NORM_QUERY, 1e-6
-            ),
+        return ngram_gated_value(
+            embedding[part], streams[part], key, value, NORM_KEY, NORM_QUERY, NORM_KEY, 1e-6
         )
 
     assert_rows_independent(on_rows)
@@ -199,7 +197,7 @@ def test_every_output_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def operators() -> Outputs:
         rows = ngram_rows(torch.tensor([1, 2, 3, 4]), _ring(config), config, one_slot(0, 0, 4))
-        gated = ngram_gated_value(embedding, streams, key, value, NORM_KEY, NORM_QUERY, 1e-6)
-        return rows, gated
+        norms = NORM_KEY, NORM_QUERY, NORM_KEY
+        return rows, *ngram_gated_value(embedding, streams, key, value, *norms, 1e-6)
 
     assert_all_written(operators, monkeypatch)
