@@ -43,7 +43,7 @@ TILE = 4
 # Of `mix` and of `whole`: neighbouring dims of a thread, how often it has so many, its most query
 # heads, cells of a step.
 MIX_SHARE = (2, 1, 6, 16)
-WHOLE_SHARE = (4, 2, 12, 8)
+WHOLE_SHARE = (4, 2, 12, 4)
 # Query heads, tiles of cells, and rows of a program of `scores`, for few cells and for many.
 FEW_SCORES = (4, 2, 1)
 MANY_SCORES = (12, 4, 4)

@@ -26,9 +26,10 @@ def wait(PDL: tl.constexpr):
         tl.extra.cuda.gdc_launch_dependents()
 
 
-def launch_options(tensor: torch.Tensor) -> dict[str, Any]:
-    """Options of every launch on the tensor's device, with the kernel's constant `PDL`."""
-    pdl = tensor.is_cuda and _has_dependent_launch(tensor.device)
+def launch_options(tensor: torch.Tensor, *, early: bool = True) -> dict[str, Any]:
+    """Options of every launch on the tensor's device, with the kernel's constant `PDL`. Not
+    `early`: the kernel starts when the one before it has ended."""
+    pdl = early and tensor.is_cuda and _has_dependent_launch(tensor.device)
     more = {"launch_pdl": True} if pdl else {}
     return {"PDL": pdl, "enable_fp_fusion": False, **more}
 
