@@ -11,7 +11,7 @@ from engine.memory import MIB
 from engine.process import Loaded, run_process
 from engine.resolve import Plan
 from engine.startup import engine_for, load_planned, plan_from_args, read_once
-from engine.switches import switch_notes, this_environment, traces, yield_chunks
+from engine.switches import switch_decisions, this_environment, traces, yield_chunks
 
 _SERVE = "--serve"
 
@@ -27,8 +27,8 @@ def main(args: Sequence[str]) -> int:
 
 def _load(flags: Sequence[str]) -> Loaded:
     environment = this_environment()
-    for note in switch_notes(environment):
-        print(note, file=sys.stderr)
+    for one in switch_decisions(environment):
+        print(f"{one.setting}={one.asked}: {one.reason}", file=sys.stderr)
     plan = plan_from_args(flags)
     config = plan.config
     print(f"loading {config.synthetic or config.model}", file=sys.stderr)

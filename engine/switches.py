@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.config import RunConfig
+from engine.config import Decision, RunConfig
 from engine.errors import ConfigError
 
 Kind = Literal["flag", "whole", "number", "text"]
@@ -65,15 +65,17 @@ _BUILT_IN = (
     Switch("BATCH_GDN_GROUPS", "flag", False, "The recurrence of all slots in one launch."),
     Switch("BATCH_MTP_SERIAL", "flag", False, "Drafts in the slots, in serial windows."),
     Switch("BATCH_SELF_COMMIT", "flag", False, "One row a slot advances the state itself."),
+    Switch("CKPT_POOL", "flag", False, "A checkpoint takes the memory of a dropped one."),
     Switch("IQ_MT_MIN", "whole", 1, "Fewest rows that share a multi-row expert kernel."),
     Switch("QSA_SLOTS", "flag", False, "Block scores and attention of all slots in one launch."),
+    Switch("SLOT_CKPT_MOVE", "flag", False, "A checkpoint is made in the slot that it is for."),
+    Switch("SLOT_COPY_BATCHSYNC", "flag", False, "A slot's copies wait for the device once."),
     Switch("SLOT_COPY_DIRECT", "flag", False, "A slot's state moves without a host image."),
 )
 _LATER = (
     Switch("ARENA_PIN_GIB", "number", 0.0, "Memory of experts that is pinned, GiB."),
     Switch("BATCH_DECODE_SHARE", "number", 0.5, "Decoding time between chunks, over a chunk's."),
     Switch("BATCH_GROUPS_NV_SERIAL", "flag", False, "One group on two cards."),
-    Switch("CKPT_POOL", "flag", False, "A checkpoint takes the memory of a dropped one."),
     Switch("CKPT_THREADS", "flag", False, "Stages save their checkpoints at the same time."),
     Switch("DBG_GDN", "flag", False, "Debug variant of the recurrence."),
     Switch("DEFAULTS", "text", "", "Defaults of an earlier version."),
@@ -95,8 +97,6 @@ _LATER = (
     Switch("PIPE_ADAPT_EVERY", "whole", 0, "Group windows between rounds of the expert tier."),
     Switch("PIPE_BYIELD_NODRAIN", "flag", False, "BYIELD does not drain the groups."),
     Switch("PREFILL_HELP", "flag", False, "The CPU helps with prompts."),
-    Switch("SLOT_CKPT_MOVE", "flag", False, "A checkpoint moves into the slot."),
-    Switch("SLOT_COPY_BATCHSYNC", "flag", False, "One synchronisation for all of a slot's copies."),
     Switch("SPLIT_MTP_BATCH", "flag", False, "The draft layer reads prompts in batches."),
     Switch("STAGE_TRIM", "flag", False, "A card loads its own layers only."),
 )
@@ -129,13 +129,23 @@ def read_switches(environment: Mapping[str, str]) -> dict[Switch, Value]:
     }
 
 
-def switch_notes(environment: Mapping[str, str]) -> list[str]:
-    """A sentence for each switch that is set and does not act."""
-    return [
-        f"{switch.variable}={environment[switch.variable]} is {switch.effect}: {switch.meaning}"
-        for switch in read_switches(environment)
-        if switch.effect != "acting"
-    ]
+def switch_decisions(environment: Mapping[str, str]) -> tuple[Decision, ...]:
+    """What becomes of every switch that is set."""
+    return tuple(_decision(switch, value) for switch, value in read_switches(environment).items())
+
+
+def _decision(switch: Switch, value: Value) -> Decision:
+    asked = int(value) if isinstance(value, bool) else value
+    match switch.effect:
+        case "acting":
+            return Decision(switch.variable, asked, asked, f"acts: {switch.meaning}")
+        case "built in":
+            reason = f"built in, whatever is said: {switch.meaning}"
+            # A switch asks for what is there; only "off" asks for something else.
+            return Decision(switch.variable, asked, asked or 1, reason)
+        case "not in this version":
+            reason = f"not in this version, nothing follows: {switch.meaning}"
+            return Decision(switch.variable, asked, None, reason)
 
 
 def run_of_switches(environment: Mapping[str, str]) -> RunConfig:

@@ -92,6 +92,7 @@ def choose(config: Path | None, flags: RunConfig, console: Console) -> Chosen:
     plan = make_plan(
         replace(found.run, model=asked.model, synthetic=asked.synthetic), info, hardware
     )
+    plan = replace(plan, decisions=plan.decisions + found.decisions)
     path = None if file is None else file.path
     return Chosen(plan, found.values, path, hardware.ram_bytes + hardware.swap_bytes)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.capabilities import THIS_VERSION, Capabilities
-from engine.config import RunConfig
+from engine.config import Decision, RunConfig
 from engine.flags import flag_for
 from engine.hardware import Gpu, Hardware
 from engine.layer_split import parse_layer_split
 from engine.model_info import ModelInfo
-from engine.switches import read_switches, run_of_switches
+from engine.switches import run_of_switches, switch_decisions
 from setup.config.file import ConfigFile, run_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Layered:
     values: Mapping[str, Any]
     """The config file's keys, with a profile's where nobody else says anything."""
     notes: tuple[str, ...]
+    decisions: tuple[Decision, ...] = ()
+    """What becomes of the switches that are set."""
 
 
 def layered(
@@ -53,14 +55,14 @@ def layered(
 
         values = filled(values, fill)
     switches = {**environment, **values.get("env", {})}
-    read_switches(switches)
+    decisions = switch_decisions(switches)
     folder = Path() if file is None else file.path.parent
     where = "profile" if file is None else str(file.path)
     run = flags.over(run_of(values, folder, where)).over(run_of_switches(switches))
     split = _split(run, values, info.layers)
     if split is not None and _SPLIT not in dict(run.unused):
         run = replace(run, unused=(*run.unused, (_SPLIT, split)))
-    return Layered(run, values, notes)
+    return Layered(run, values, notes, decisions)
 
 
 def said_by(flags: RunConfig) -> frozenset[str]:

@@ -9,7 +9,7 @@ from engine.switches import (
     admission,
     read_switches,
     run_of_switches,
-    switch_notes,
+    switch_decisions,
     this_environment,
     traces,
     yield_chunks,
@@ -64,11 +64,18 @@ def test_good_values_are_converted() -> None:
     }
 
 
-def test_a_note_says_what_becomes_of_a_switch_that_does_not_act() -> None:
-    some = {"STRATA_QSA_SLOTS": "1", "STRATA_PIPED_MTP": "2", "STRATA_TRACE": "1"}
-    assert switch_notes(some) == [
-        "STRATA_PIPED_MTP=2 is not in this version: Drafts of a slot in pipelined groups.",
-        "STRATA_QSA_SLOTS=1 is built in: Block scores and attention of all slots in one launch.",
+def test_the_plan_says_what_becomes_of_a_switch() -> None:
+    some = {"STRATA_QSA_SLOTS": "0", "STRATA_PIPED_MTP": "2", "STRATA_TRACE": "1"}
+    found = switch_decisions(some)
+    assert [(d.setting, d.asked, d.value, d.changed) for d in found] == [
+        ("STRATA_PIPED_MTP", 2, None, True),
+        ("STRATA_QSA_SLOTS", 0, 1, True),
+        ("STRATA_TRACE", 1, 1, False),
+    ]
+    assert [decision.reason for decision in found] == [
+        "not in this version, nothing follows: Drafts of a slot in pipelined groups.",
+        "built in, whatever is said: Block scores and attention of all slots in one launch.",
+        "acts: One log line for each admission.",
     ]
 
 
@@ -79,7 +86,7 @@ def test_what_decides_about_admission() -> None:
     assert admission({**short, "STRATA_ADMIT_MAX_WAIT_S": "0.5"}) == (200, 0.5)
     assert yield_chunks({"STRATA_BATCH_YIELD_CHUNKS": "4"}) == 4
     acting = {"STRATA_BATCH_YIELD_CHUNKS": "4", "STRATA_ADMIT_MAX_WAIT_S": "0", **short}
-    assert switch_notes(acting) == []
+    assert not any(decision.changed for decision in switch_decisions(acting))
 
 
 def test_drafts_of_several_slots_may_be_asked_for_by_a_switch() -> None:
