@@ -65,13 +65,13 @@ def _first_line(matcher: Any) -> str:
 
 def fault_of(schema: str) -> str:
     """Why no answer can be held to `schema` (JSON text); empty: one can."""
+    if len(schema) > MOST_SCHEMA:
+        return _more("it", len(schema), MOST_SCHEMA, "characters").message
     try:
         root = json.loads(schema)
     except (ValueError, RecursionError) as error:
         return f"the schema is no JSON object: {error}"
     try:
-        if len(schema) > MOST_SCHEMA:
-            raise _more("it", len(schema), MOST_SCHEMA, "characters")
         nodes = list(subschemas(root))
         for node in nodes:
             _check_costs(node)
