@@ -42,8 +42,11 @@ def _load(flags: Sequence[str]) -> Loaded:
         "mtp": int(model.pipeline.can_draft),
         **_card_facts(plan, model.pipeline.device),
     }
+    engine = engine_for(model, config, yield_chunks(environment))
+    if engine.constraints is not None:
+        engine.constraints.prepare()
     return Loaded(
-        engine_for(model, config, yield_chunks(environment)),
+        engine,
         config.max_context,
         info,
         traces(environment),

@@ -142,6 +142,10 @@ class Constraints:
         self._thread = ThreadPoolExecutor(1, "schemas")
         self._compiled: dict[str, Future[Any]] = {}
 
+    def prepare(self) -> Future[Any]:
+        """Make what all schemas share, which takes a second, before the first one waits for it."""
+        return self._thread.submit(lambda: self._tokenizer)
+
     def make(self, form: Form) -> Constraint:
         """The constraint of an answer that begins."""
         compiled = None

@@ -154,6 +154,17 @@ def test_a_schema_that_fails_late_ends_its_request_alone(schema: dict[str, Any],
     assert len(found["good"].tokens) > 0
 
 
+def test_what_all_schemas_share_is_made_before_the_first_one() -> None:
+    words = ToyWords()
+    asked: list[int] = []
+    words.token_bytes = lambda id: asked.append(id) or ToyWords.token_bytes(words, id)
+    one = Constraints(words, VOCAB)
+    one.prepare().result()
+    assert len(asked) == words.vocab_size
+    assert one.make(Form(SCHEMA)).allowed() is not None
+    assert len(asked) == words.vocab_size
+
+
 def test_answers_with_one_schema_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     by_hand = constraints_module.matcher_of
