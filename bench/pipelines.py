@@ -96,9 +96,9 @@ class InjectedDrafts:
         """See `Pipeline.cell_bytes`."""
         return self._pipeline.cell_bytes(length)
 
-    def take_out(self, slot: int) -> Cells:
+    def take_out(self, slot: int, length: int) -> Cells:
         """See `Pipeline.take_out`."""
-        return self._pipeline.take_out(slot)
+        return self._pipeline.take_out(slot, length)
 
     def put_in(self, slot: int, cells: Cells, length: int) -> None:
         """See `Pipeline.put_in`."""

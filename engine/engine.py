@@ -19,7 +19,8 @@ from engine.pipeline import DraftAsk, Pipeline
 from engine.request import Event, Finished, Request, Started
 from engine.sampling import MAX_SEED
 from engine.scheduler import Scheduler
-from engine.slots import Run, Slot, choose_slot
+from engine.seating import Seating
+from engine.slots import Run, Slot
 from engine.speculative import Outcome, judge
 from engine.window import Window
 from engine.work import Work
@@ -74,6 +75,7 @@ class Engine:
         self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
         self.parking = ParkingLot(pipeline, options.parking, self.work, free)
+        self._seating = Seating(pipeline, self.slots, self.parking, options.parking.least_tokens)
         self._draft_rows = DraftRows(options.spec - 1, options.window_rows, options.slot_drafts)
         self._window_end: float | None = None
         """When the last window was over, if nothing but windows happened since."""
@@ -93,7 +95,7 @@ class Engine:
         self._check(request)
         self._window_end = None
         phases = Phases()
-        slot, reused = self._place(request)
+        slot, reused = self._seating.place(request)
         self._arrivals += 1
         options = self.options
         saves = plan_saves(
@@ -205,22 +207,6 @@ class Engine:
             raise RequestError("this engine holds answers to no schema")
         if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
             raise RequestError(f"logprobs is {request.logprobs}, allowed is 0 to {MAX_LOGPROBS}")
-
-    def _place(self, request: Request) -> tuple[Slot, int]:
-        """A free slot whose state is that of so many tokens of the prompt."""
-        prompt, found = request.tokens, self.parking.find(request.tokens)
-        slot = choose_slot(self.slots, request, found.reuse.length if found else 0)
-        reuse = slot.reuse(prompt)
-        if slot.loses(prompt):
-            self.parking.park(slot)
-        if found and found.reuse.length > reuse.length:
-            self.parking.restore(found, slot, prompt)
-            return slot, found.reuse.length
-        if reuse.checkpoint:
-            self._pipeline.restore(slot.index, reuse.checkpoint)
-        elif reuse.length == 0 and slot.computed:
-            self._pipeline.clear(slot.index)
-        return slot, reuse.length
 
     def _begin_drafts(self) -> None:
         """Ask for drafts of every slot that writes; they are taken by the next window."""

@@ -15,6 +15,9 @@ from engine.prefix import common_prefix
 from engine.slots import Reuse, Slot, find_reuse, goes_on
 from engine.work import Work
 
+FEW_TOKENS = 64
+"""Reading them again is as fast as copying a state."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkingLimits:
@@ -26,8 +29,8 @@ class ParkingLimits:
     """0: any number."""
     free_bytes: int = 0
     """Memory of the machine that stays free."""
-    least_tokens: int = 64
-    """Shorter conversations are not parked: one window reads them again."""
+    least_tokens: int = FEW_TOKENS
+    """Shorter conversations are not parked, shorter beginnings not copied."""
 
 
 NO_PARKING = ParkingLimits()
@@ -101,7 +104,8 @@ class ParkingLot:
             if not self._makes_room(len(held), shelf):
                 self._work.dropped += 1
                 return
-        cells, end = self._pipeline.take_out(slot.index), self._pipeline.save(slot.index)
+        cells = self._pipeline.take_out(slot.index, len(held))
+        end = self._pipeline.save(slot.index)
         self._parked.append(Parked(held, slot.asked, cells, end, shelf))
         self._work.parked += 1
 

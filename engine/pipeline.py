@@ -50,9 +50,9 @@ class Pipeline(Protocol):
     """A model with `slots` seats, each the state of one conversation of up to `max_context` tokens.
 
     Calls come from one thread. Between `forward` and the `commit` of the same window only slots
-    without rows in it may be cleared, saved, restored, taken out or put in. In a window the first
-    row of a span has the position that follows the slot's committed rows. Any exception is fatal
-    for the engine.
+    without rows in it may be cleared, saved, restored or put in. In a window the first row of a
+    span has the position that follows the slot's committed rows. Any exception is fatal for the
+    engine.
     """
 
     slots: int
@@ -103,8 +103,10 @@ class Pipeline(Protocol):
     def cell_bytes(self, length: int) -> int:
         """Host memory of the cells of `length` tokens."""
 
-    def take_out(self, slot: int) -> Cells:
-        """A copy of the slot's cells, at its current length. The slot stays as it is."""
+    def take_out(self, slot: int, length: int) -> Cells:
+        """A copy of the cells of the slot's first `length` tokens, which are committed. The slot
+        stays as it is, and may have rows in the window under way.
+        """
 
     def put_in(self, slot: int, cells: Cells, length: int) -> None:
         """Write the first `length` tokens' cells into a slot, whose own are lost.

@@ -108,6 +108,8 @@ def _facts(loaded: Loaded) -> dict[str, int | str]:
         "prefill": options.chunk,
         "prompt_cache": options.checkpoints,
         "conversation_cache_mib": options.parking.size_bytes // MIB,
+        "conversation_cache_slots": options.parking.conversations,
+        "conversation_cache_min_free_mib": options.parking.free_bytes // MIB,
         **loaded.info,
     }
 

@@ -114,6 +114,12 @@ class Slot:
         """How much of `prompt` need not be computed here."""
         return find_reuse(self.held, self.shelf, prompt)
 
+    def shared(self, prompt: Sequence[int]) -> Checkpoint | None:
+        """The deepest checkpoint that the conversation here has in common with `prompt`."""
+        if not len(self.shelf):
+            return None
+        return self.shelf.deepest(min(common_prefix(self.held, prompt), len(prompt) - 1))
+
     def loses(self, prompt: Sequence[int]) -> bool:
         """Whether the slot would lose a conversation to `prompt`."""
         return self.computed > 0 and not goes_on(self.held, self.asked, prompt)
@@ -138,12 +144,11 @@ class Slot:
         self.shelf.cut(0)
 
 
-def choose_slot(slots: Sequence[Slot], request: Request, parked: int = 0) -> Slot:
-    """The slot that `request` names, or the free one that holds most of its prompt.
+def choose_slot(slots: Sequence[Slot], request: Request) -> Slot:
+    """The slot that `request` names, or the free one whose conversation it continues, the longest.
 
-    Where none holds any, or less than the `parked` tokens that are held elsewhere: an empty one, or
-    else the one used longest ago. Raises `RequestError` when there is none, or the named one is
-    busy.
+    Where there is none: an empty one, or else the one used longest ago. (What others hold of its
+    beginning is copied.) Raises `RequestError` when all are busy, or the named one is.
     """
     if request.slot is not None:
         if not 0 <= request.slot < len(slots):
@@ -154,8 +159,8 @@ def choose_slot(slots: Sequence[Slot], request: Request, parked: int = 0) -> Slo
     free = [slot for slot in slots if slot.run is None]
     if not free:
         raise RequestError(f"all {len(slots)} slots are busy", "wait until one is free")
-    lengths = {slot.index: slot.reuse(request.tokens).length for slot in free}
-    best = max(free, key=lambda slot: lengths[slot.index])
-    if lengths[best.index] > 0 and lengths[best.index] >= parked:
-        return best
+    prompt = request.tokens
+    continued = [slot for slot in free if slot.computed and not slot.loses(prompt)]
+    if continued:
+        return max(continued, key=lambda slot: slot.reuse(prompt).length)
     return min(free, key=lambda slot: (slot.computed > 0, slot.last_used, slot.index))

@@ -67,7 +67,7 @@ class SlotCells:
         for tensor, tokens in self._tensors:
             entry = tensor[0, 0].nbytes
             entries = held if wanted is None else wanted
-            run = tensor[slot, : entries // tokens].reshape(-1).view(torch.uint8)
+            run = tensor[slot, : entries // tokens].view(-1).view(torch.uint8)
             at = 0
             while at < len(run):
                 block, inside = divmod(offset + at, size)

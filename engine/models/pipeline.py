@@ -183,9 +183,8 @@ class DevicePipeline:
         """See `Pipeline.cell_bytes`."""
         return self._cells.size_bytes(length)
 
-    def take_out(self, slot: int) -> Cells:
+    def take_out(self, slot: int, length: int) -> Cells:
         """See `Pipeline.take_out`."""
-        length = self._lengths[slot]
         return Cells(length, self._cells.save(slot, length))
 
     def put_in(self, slot: int, cells: Cells, length: int) -> None:

@@ -163,9 +163,9 @@ class Copies(ToyPipeline):
         self.copied.append(f"restore {slot}")
         super().restore(slot, checkpoint)
 
-    def take_out(self, slot: int) -> Cells:
+    def take_out(self, slot: int, length: int) -> Cells:
         self.copied.append(f"take out {slot}")
-        return super().take_out(slot)
+        return super().take_out(slot, length)
 
     def put_in(self, slot: int, cells: Cells, length: int) -> None:
         self.copied.append(f"put in {slot}")

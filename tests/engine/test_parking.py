@@ -96,6 +96,25 @@ def test_a_conversation_that_begins_alike_leaves_the_parked_one_where_it_is() ->
     assert talk(engine, [*first, 0])[0] == len(first) - 1
 
 
+def test_another_conversation_with_the_same_beginning_gets_a_copy_of_it() -> None:
+    """Also while the one that it is copied from writes."""
+    for busy in (False, True):
+        engine = engine_with(2, size_bytes=0)
+        root = [TURN, *A, 1, 1, 1, 2, 2]
+        first = [*root, TURN, *B, *B, *B]
+        engine.submit(ask(first, 30, "first"))
+        answers: dict[str, Answer] = {}
+        for _ in range(6 if busy else 60):
+            collect(engine.step(), answers)
+        assert engine.busy == busy
+        started = engine.submit(ask([*root, TURN, 0, 0], 5, "second"))
+        assert (started.slot, started.reused) == (1, len(root))
+        while engine.busy:
+            collect(engine.step(), answers)
+        for name, tokens, count in (("first", first, 30), ("second", [*root, TURN, 0, 0], 5)):
+            assert answers[name].tokens == plain_answer(tokens, count, Sampling(), ())[0]
+
+
 def test_a_longer_turn_of_a_parked_conversation_takes_its_place() -> None:
     engine = engine_with(2)
     _, first = talk(engine, A)

@@ -91,10 +91,22 @@ def test_a_seat_drops_checkpoints_behind_its_start_and_leaving_keeps_what_is_com
     assert (slot.tokens, slot.missing, slot.last_used, slot.run) == ([1, 2, 8], 0, 4, None)
 
 
-def test_what_is_parked_elsewhere_may_be_more_than_any_slot_holds() -> None:
-    a, old = slot_with(0, [1, 2], used=5), slot_with(1, [7], used=1)
-    assert choose_slot([a, old], ask([1, 2, 3, 4]), parked=2) is a
-    assert choose_slot([a, old], ask([1, 2, 3, 4]), parked=3) is old
+def test_a_conversation_that_only_begins_alike_keeps_its_slot_while_another_is_empty() -> None:
+    alike, empty = slot_with(0, list(range(30)), 20, used=1), slot_with(1, [])
+    alike.asked = 28
+    assert choose_slot([alike, empty], ask([*range(19), 9])) is empty
+    assert choose_slot([alike, empty], ask([*range(28), 9])) is alike
+    old = slot_with(1, [7], used=0)
+    assert choose_slot([alike, old], ask([*range(19), 9])) is old
+
+
+def test_what_others_may_begin_with_ends_at_a_checkpoint() -> None:
+    slot = slot_with(0, list(range(30)), 10, 20)
+    found = slot.shared([*range(25), 99])
+    assert found is not None
+    assert found.length == 20
+    assert slot.shared([9, 9]) is None
+    assert slot_with(0, list(range(30))).shared([*range(25), 99]) is None
 
 
 def test_a_prompt_that_only_begins_alike_costs_a_conversation_its_slot() -> None:

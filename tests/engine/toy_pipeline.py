@@ -146,11 +146,11 @@ class ToyPipeline:
     def cell_bytes(self, length: int) -> int:
         return 4 * length
 
-    def take_out(self, slot: int) -> Cells:
-        self._not_under_way(slot)
+    def take_out(self, slot: int, length: int) -> Cells:
         seat = self._seats[slot]
         assert seat.whole
-        return Cells(seat.length, (seat.owner, tuple(seat.cells[: seat.length])))
+        assert 0 < length <= seat.length, "not committed"
+        return Cells(length, (seat.owner, tuple(seat.cells[:length])))
 
     def put_in(self, slot: int, cells: Cells, length: int) -> None:
         self._not_under_way(slot)

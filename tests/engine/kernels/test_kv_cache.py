@@ -62,3 +62,16 @@ def test_keys_and_values_may_differ_in_width(kind: KvKind) -> None:
     assert cache.keys.values.shape == (1, 4, 2, 32)
     assert cache.values.values.shape == (1, 4, 2, 96)
     assert cache.values.scales.shape == (1 if kind == "int8" else 0, 4, 2, 2)
+
+
+@pytest.mark.parametrize("kind", ["f32", "fp16", "int8"])
+def test_a_slots_cells_lie_together_as_those_of_the_reference(kind: KvKind) -> None:
+    """What copies of a slot are made of: the guard behind the cells is no part of it."""
+    sizes = (kind, 2, 10, 3, 70, 32)
+    mine = KvCache.empty(*sizes, device="cpu").tensors
+    theirs = reference.KvCache.empty(*sizes).tensors
+    assert [tensor.shape for tensor in mine] == [tensor.shape for tensor in theirs]
+    for tensor, other in zip(mine, theirs, strict=True):
+        assert tensor.element_size() == other.element_size()
+        assert tensor[1, :7].is_contiguous()
+        assert other[1, :7].is_contiguous()

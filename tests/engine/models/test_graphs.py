@@ -177,22 +177,25 @@ def _kept(logits: np.ndarray, spans: list[Span], verdicts: list[Verdict]) -> np.
 
 
 def test_checkpoints(pair: tuple[DevicePipeline, DevicePipeline]) -> None:
+    """In the slot that they are of, and in another one that was given its cells."""
     text = tuple(np.random.default_rng(5).integers(0, 500, 60).tolist())
     found = []
     for pipeline in pair:
         window = Window((Span(1, 0, text[:20], 20, 20),))
         pipeline.forward(window)
         pipeline.commit(window, [Verdict(20, text[20])])
-        checkpoint = pipeline.save(1)
+        checkpoint, cells = pipeline.save(1), pipeline.take_out(1, 20)
         other = Window((Span(1, 20, text[40:44], 1, 0),))
         pipeline.forward(other)
         pipeline.commit(other, [Verdict(3, 5)])
-        pipeline.restore(1, checkpoint)
-        window = Window((Span(1, 20, text[20:30], 10, 0),))
-        rows = whole_rows(pipeline.forward(window)())
-        pipeline.commit(window, [Verdict(10, text[30])])
-        found.append((rows.tobytes(), pipeline.draft([DraftAsk(1, 3, 0.0)])()))
-    assert found[0] == found[1]
+        pipeline.put_in(2, cells, 20)
+        for slot in (1, 2):
+            pipeline.restore(slot, checkpoint)
+            window = Window((Span(slot, 20, text[20:30], 10, 0),))
+            rows = whole_rows(pipeline.forward(window)())
+            pipeline.commit(window, [Verdict(10, text[30])])
+            found.append((rows.tobytes(), pipeline.draft([DraftAsk(slot, 3, 0.0)])()))
+    assert found == [found[0]] * 4
 
 
 def test_answers(pair: tuple[DevicePipeline, DevicePipeline]) -> None:

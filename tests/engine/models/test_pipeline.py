@@ -239,7 +239,7 @@ def test_a_conversation_goes_on_in_another_slot(
     states = {saved: case.many.save(0)}
     _feed(case.many, 0, saved, text[saved:taken], follows=text[taken])
     states[taken] = case.many.save(0)
-    cells = case.many.take_out(0)
+    cells = case.many.take_out(0, taken)
     assert cells.length == taken
     assert case.many.cell_bytes(taken) > 0
     case.many.clear(0)
