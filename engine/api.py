@@ -141,6 +141,8 @@ def load(
     slots: int = 4,
     max_context: int | None = None,
     spec: int = 4,
+    checkpoints: int = 0,
+    card_checkpoints: int = 0,
     longest: int = LONGEST,
     pooled_norm: bool = False,
     table_place: TablePlace = "vram",
@@ -191,6 +193,8 @@ def load(
         min(max_context or DEFAULT_CONTEXT, config.context_length),
         kv,
         max(0, spec - 1),
+        checkpoints,
+        card_checkpoints,
     )
     draft_config = draft_from[1] if draft_from else config
     pipeline = DevicePipeline(

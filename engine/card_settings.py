@@ -52,6 +52,7 @@ def card_config(run: RunConfig, card: Gpu, room: CardRoom, share: CardShare) -> 
         adapt_every=0 if whole else every,
         adapt_swaps=0 if whole else swaps,
         adapt_decay=DEFAULT_ADAPT_DECAY if run.adapt_decay is None else run.adapt_decay,
+        checkpoints=share.checkpoints,
     )
 
 

@@ -92,6 +92,8 @@ class CardConfig:
     """Most experts of a layer in such a round."""
     adapt_decay: float
     """What is left of an expert's count after a round."""
+    checkpoints: int
+    """How many lie in the card's memory; the others lie in the machine's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

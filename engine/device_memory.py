@@ -19,6 +19,8 @@ STAGING_EXPERTS = 128
 SPARE_SLOTS = 1
 """A slot that no conversation has: graphs run their kernels there for the first time."""
 
+UNPLANNED = 20
+"""A part of the card that checkpoints leave alone: sums are estimates."""
 _ROW_BYTES = 1_600_000
 """Buffers of one row of a prompt window, for widths and experts of Qwen3.8-Flash-Next."""
 _GRAPH_ROWS = 64
@@ -53,9 +55,8 @@ def plan_on_card(
     spec: int,
     draft_rows: int = 0,
 ) -> MemoryPlan:
-    """Fixed costs first, then the n-gram table where it fits beside all experts, then experts.
-
-    Checkpoints lie in the machine's memory.
+    """Fixed costs first, then the n-gram table where it fits beside all experts, then experts, and
+    where all of them are there, checkpoints. What does not fit lies in the machine's memory.
     """
     weights = info.on_card
     fixed = weights.dense_bytes + weights.embedding_bytes
@@ -72,7 +73,12 @@ def plan_on_card(
     if missing:
         work += _staging_bytes(info)
     checkpoints = prompt_cache * info.state_bytes
-    host = HOST_WORK_BYTES + slots * checkpoints
+    near = 0
+    if not missing:
+        left = room.limit_bytes - taken - on_card - _expert_bytes(info, resident)
+        left -= room.limit_bytes // UNPLANNED
+        near = max(0, min(slots * prompt_cache, left // max(1, info.state_bytes)))
+    host = HOST_WORK_BYTES + slots * checkpoints - near * info.state_bytes
     host += weights.expert_bytes - _expert_bytes(info, resident)
     host += 0 if on_card else info.table_bytes
     return MemoryPlan(
@@ -93,6 +99,8 @@ def plan_on_card(
             table_bytes=on_card,
             all_table_bytes=weights.table_bytes,
             spare_slots=SPARE_SLOTS,
+            checkpoints=near,
+            checkpoint_bytes=near * info.state_bytes,
             host_bytes=host,
             host_available_bytes=room.host_bytes,
         ),

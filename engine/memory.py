@@ -49,6 +49,9 @@ class CardShare:
     """The n-gram table in the card's memory, of `all_table_bytes`: all of it or nothing."""
     all_table_bytes: int
     spare_slots: int
+    checkpoints: int
+    """As many as there is room for behind all else, `checkpoint_bytes` in all."""
+    checkpoint_bytes: int
     host_bytes: int
     """What the engine takes of the machine's memory: experts, table and checkpoints."""
     host_available_bytes: int
@@ -104,7 +107,7 @@ class MemoryPlan:
         left = self.available_bytes - self._fixed_bytes
         if self.card is None:
             return max(0, left // max(1, self.slot_bytes))
-        left += self.card.expert_bytes - self.card.least_expert_bytes
+        left += self.card.expert_bytes - self.card.least_expert_bytes + self.card.checkpoint_bytes
         checkpoints = max(1, self.checkpoint_bytes_per_slot)
         beside = self.card.host_available_bytes - self.card.host_bytes
         by_host = self.slots + beside // checkpoints
@@ -124,7 +127,7 @@ class MemoryPlan:
             fixed += self.parked_bytes
         else:
             fixed += self.card.expert_bytes + self.card.table_bytes
-            fixed += self.card.spare_slots * self.slot_bytes
+            fixed += self.card.spare_slots * self.slot_bytes + self.card.checkpoint_bytes
         return fixed
 
     def rows(self) -> tuple[tuple[str, int], ...]:
@@ -140,6 +143,7 @@ class MemoryPlan:
             ("n-gram table", card.table_bytes),
             (f"keys and values, {spare}", slots * self.cache_bytes_per_slot),
             (f"recurrent state, {spare}", slots * self.state_bytes_per_slot),
+            (f"{card.checkpoints} checkpoints", card.checkpoint_bytes),
             ("working memory", self.work_bytes),
             ("total", self.total_bytes),
             (f"available on {card.name}", self.available_bytes),

@@ -74,9 +74,9 @@ def make_plan(
     rows, rows_decision = _window_rows(run, sizes.slots)
     slot_drafts, slot_drafts_decision = _slot_drafts(run, spec, sizes.slots)
     prefill, prefill_decision = _prefill(run, sizes.max_context, placed.prefill)
-    every = _plain(
-        "prompt_cache_every", run.prompt_cache_every, DEFAULT_PROMPT_CACHE_EVERY, "tokens"
-    )
+    # A window ends where a state is saved: more often than prompts are read makes windows short.
+    often = max(DEFAULT_PROMPT_CACHE_EVERY, prefill)
+    every = _plain("prompt_cache_every", run.prompt_cache_every, often, "tokens")
     root = _plain(
         "prompt_cache_root",
         run.prompt_cache_root,

@@ -68,6 +68,8 @@ def load_planned(
         slots=slots or config.slots,
         max_context=config.max_context,
         spec=spec or config.spec,
+        checkpoints=config.slots * config.prompt_cache,
+        card_checkpoints=0 if config.card is None else config.card.checkpoints,
         longest=config.prefill,
         pooled_norm=config.mtp_hnorm == "pooled",
         table_place="ram" if config.card is None else config.card.table_place,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import mmap
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import torch
 
@@ -46,15 +48,24 @@ class Lent:
 
 
 class BufferPool:
-    """Buffers of one size, as many as were ever needed together: locking memory takes time.
+    """Buffers of one size, as many as were ever needed together: locking memory takes time. They
+    lie in host memory, or where `make` puts them; there are `most` at most.
 
     Whoever gets one writes to it in the order of the device's stream, behind what was last done
     with it there.
     """
 
-    def __init__(self, size_bytes: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        size_bytes: int,
+        device: torch.device,
+        make: Callable[[int, torch.device], torch.Tensor] = host_buffer,
+        most: float = inf,
+    ) -> None:
         self._size_bytes = size_bytes
         self._device = device
+        self._make = make
+        self._left = most
         self._free: list[torch.Tensor] = []
 
     @property
@@ -62,9 +73,24 @@ class BufferPool:
         """Of all that are not lent."""
         return len(self._free) * self._size_bytes
 
+    @property
+    def empty(self) -> bool:
+        """Whether all that there may be are lent."""
+        return not self._free and not self._left
+
+    def prepare(self, count: int) -> None:
+        """Makes as many as are missing of `count` unlent ones."""
+        while len(self._free) < count:
+            self._free.append(self._new())
+
     def lend(self) -> Lent:
-        """A buffer with anything in it."""
-        buffer = self._free.pop() if self._free else host_buffer(self._size_bytes, self._device)
+        """A buffer with anything in it. The pool is not `empty`."""
+        buffer = self._free.pop() if self._free else self._new()
         lent = Lent(buffer)
         weakref.finalize(lent, self._free.append, buffer).atexit = False
         return lent
+
+    def _new(self) -> torch.Tensor:
+        assert self._left, "more buffers than the pool may have"
+        self._left -= 1
+        return self._make(self._size_bytes, self._device)

@@ -85,7 +85,7 @@ class DevicePipeline:
         if recorder:
             from engine.kernels.slot_state import SlotState
 
-            self._state = SlotState(tensors)
+            self._state = SlotState(tensors, shape.card_checkpoints, shape.checkpoints)
             self._launches.append(self._state.launches)
         self.checkpoint_bytes: int = self._state.size_bytes
         cells = [*self.trunk.cells, *(self.drafter.cells if self.drafter else [])]
@@ -107,6 +107,7 @@ class DevicePipeline:
             from engine.kernels.compile_ahead import compile_ahead
 
             compile_ahead(self.launches, progress=progress)
+        self._state.prepare()
         self._runner.prepare()
         if self._drafting is not None:
             self._drafting.prepare()

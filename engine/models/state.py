@@ -19,12 +19,15 @@ from engine.ops import Ops
 
 @dataclass(frozen=True, slots=True)
 class StateShape:
-    """How much state there is: slots, positions a slot, K/V format, most draft rows of a window."""
+    """How much state there is: slots, positions a slot, K/V format, most draft rows of a window;
+    and how many `checkpoints` there may be, of which so many lie on a card."""
 
     slots: int
     context: int
     kv: str
     drafts: int
+    checkpoints: int = 0
+    card_checkpoints: int = 0
 
 
 def build_block(
@@ -93,6 +96,9 @@ class EagerState:
     def size_bytes(self) -> int:
         """Of one slot."""
         return sum(tensor[0].nbytes for tensor in self._tensors)
+
+    def prepare(self) -> None:
+        """Nothing: a copy takes its room when it is made."""
 
     def clear(self, slot: int) -> None:
         """Zeroes."""

@@ -58,6 +58,24 @@ def test_a_large_card_holds_everything() -> None:
     assert "all experts" in _decision(plan, "expert_cache").reason
 
 
+def test_checkpoints_lie_on_a_card_where_room_is_left_behind_all_experts() -> None:
+    card, share = _plan(RunConfig(slots=4)).config.card, _plan(RunConfig(slots=4)).memory.card
+    assert card is not None
+    assert share is not None
+    assert card.checkpoints == share.checkpoints == 4 * 6
+    assert share.checkpoint_bytes == 24 * FLASH.state_bytes
+    rest = _plan(RunConfig(slots=4)).memory.total_bytes - share.checkpoint_bytes
+    # A twentieth of the card stays free of checkpoints.
+    limit = (rest + 10 * FLASH.state_bytes) * 20 // 19 // MIB + 1
+    tight = _plan(RunConfig(slots=4, vram_limit_mib=limit, vram_reserve_mib=0)).memory
+    assert tight.card is not None
+    assert (tight.fits, tight.card.checkpoints) == (True, 10)
+    assert tight.card.host_bytes - share.host_bytes == 14 * FLASH.state_bytes
+    small = _plan(RunConfig(slots=4), card=RTX4090).memory.card
+    assert small is not None
+    assert small.checkpoints == 0, "experts are worth more"
+
+
 def test_the_table_of_a_plan_adds_up() -> None:
     for limit in (16_384, 60_000, None):
         rows = list(_plan(RunConfig(vram_limit_mib=limit)).memory.rows())

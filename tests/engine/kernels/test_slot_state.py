@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from engine.kernels.host_buffer import BufferPool, Lent
 from engine.kernels.slot_state import WORDS, SlotState
 from tests.engine.kernels.compiling import assert_compiles
 
@@ -46,6 +49,37 @@ def test_memory_of_dropped_copies_is_used_again() -> None:
     third = state.save(2)
     assert third.buffer.data_ptr() in places - {second.buffer.data_ptr()}
     assert torch.equal(second.buffer, before)
+
+
+def test_copies_on_the_device_come_first_and_are_restored_alike() -> None:
+    ours, theirs = tensors(), tensors()
+    state = SlotState(ours, near=1, copies=3)
+    state.prepare()
+    near, far = state.save(0), state.save(1)
+    near_place, far_place = near.buffer.data_ptr(), far.buffer.data_ptr()
+    state.clear(0)
+    state.clear(1)
+    state.restore(1, far)
+    state.restore(0, near)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    del near
+    again, more = state.save(2), state.save(2)
+    assert again.buffer.data_ptr() == near_place, "the only place on the device is free again"
+    assert more.buffer.data_ptr() not in (near_place, far_place)
+
+
+@given(st.integers(0, 3), st.lists(st.booleans(), max_size=20))
+def test_a_pool_lends_each_buffer_to_one_at_a_time(most: int, lends: list[bool]) -> None:
+    pool = BufferPool(8, torch.device("cpu"), most=most)
+    held: list[Lent] = []
+    for lend in lends:
+        if lend and not pool.empty:
+            held.append(pool.lend())
+        elif not lend and held:
+            held.pop(0)
+        places = {one.buffer.data_ptr() for one in held}
+        assert len(places) == len(held) <= most
+        assert pool.empty == (len(held) == most)
 
 
 def launches(kernels: list[Any]) -> None:
