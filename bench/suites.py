@@ -81,7 +81,7 @@ def _prefix(material: Material) -> Iterator[Case]:
 
 
 def _checkpoint(material: Material) -> Iterator[Case]:
-    engine = material.engine(spec=material.options.spec, checkpoints=8, checkpoint_every=16)
+    engine = material.engine(spec=material.options.spec, checkpoints=64, checkpoint_every=16)
     for index, (first, second) in enumerate(zip(material.firsts, material.forked, strict=True)):
         slot = index % material.pipeline.slots
         play(engine, [replace(first.text, max_new=1)], at_once=1, slot=slot)
