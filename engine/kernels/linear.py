@@ -57,13 +57,9 @@ def plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> Plan:
         return Plan(2, 2, split, 1 if tiles <= _SMALL else 3, 8 if split else 4, 128, True)
     if tiles >= _LARGE or segments == 1:
         return Plan(columns, 1, False, 1, 4, 168 if limbs else 128)
-    if limbs:
-        return Plan(columns, 1, True, 1 if tiles <= _SMALL else 3, 8, 168)
-    if rows == 1:
-        return Plan(1, 1, True, 1 if tiles <= _SMALL else 3, 4, 168)
     if tiles > _SMALL:
-        return Plan(2, 1, True, 3, 8, 80, True)
-    return Plan(2, 1, True, 1, 8, 128)
+        return Plan(columns, 1, True, 4 if limbs else 3, 8, 128 if limbs else 80, True)
+    return Plan(columns, 1, True, 1, 8 if limbs else 4, 168 if limbs else 128)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:

@@ -263,55 +263,30 @@ def _own_place(tile, there, rows, N, lane, t: tl.constexpr, c: tl.constexpr, NT:
 
 
 @triton.jit
-def _unit_at(unit, first, segments, tile_words, matrices, rows, MATRICES: tl.constexpr):
-    """A unit's tile, where it lies, and its segment."""
-    tile = first + unit // segments
-    base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
-    return tile, base + own.to(tl.int64) * tile_words, unit % segments
-
-
-@triton.jit
 def parts_of_tiles(first, end, x, matrices, PARTS, rows, quads, groups, FORM: tl.constexpr,
                    MATRICES: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
                    WHOLE: tl.constexpr, LOOP: tl.constexpr, ALONE: tl.constexpr, W: tl.constexpr,
                    ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """Segments' sums of the tiles from `first` on, of one form, to PARTS: a warp has one segment of
-    one of them at a time, and for a single row loads the next one before it computes. ALONE: the
-    launch has no other form, registers are for this one."""
+    one of them at a time. ALONE: the launch has no other form, registers are for this one."""
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
-    warp = thread // 32
     RESULTS: tl.constexpr = 2 * NT * COLUMNS
-    AHEAD: tl.constexpr = COLUMNS == 1 and not LOOP and FORM.bits < 8
     segments = (quads + 3) // 4
     tile_words = quads * FORM.quad + segments * (8 * FORM.tail)
-    last = (end - first) * segments - 1
-    tile, at, segment = _unit_at(tl.minimum(warp, last), first, segments, tile_words, matrices,
-                                 rows, MATRICES)  # fmt: skip
-    ahead = ()
-    if AHEAD:
-        ahead = load_segment(at, segment, quads, lane, FORM, WHOLE, ASM)
-    for start in range(0, last + 1, W):
-        after_tile, after_at, after_segment = _unit_at(
-            tl.minimum(start + W + warp, last), first, segments, tile_words, matrices, rows,
-            MATRICES,
-        )  # fmt: skip
-        if AHEAD:
-            weights = ahead
-            ahead = load_segment(after_at, after_segment, quads, lane, FORM, WHOLE, ASM)
-            wait(PDL)
-            acc = row_terms(weights, at_segment(x, segment, 1), groups - segment * 16, lane, FORM,
-                            WHOLE, False, W, ASM)  # fmt: skip
-        else:
-            acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE,
-                                  False, LOOP, ALONE, W, ASM, PDL)  # fmt: skip
+    units = (end - first) * segments
+    for start in range(0, units, W):
+        unit = tl.minimum(start + thread // 32, units - 1)
+        segment = unit % segments
+        tile = first + unit // segments
+        base, own, _, _ = _matrix_of(tile, matrices, rows, MATRICES)
+        at = base + own.to(tl.int64) * tile_words
+        acc = segment_product(at, x, segment, quads, groups, lane, FORM, NT, COLUMNS, WHOLE, False,
+                              LOOP, ALONE, W, ASM, PDL)  # fmt: skip
         part = tile.to(tl.int64) * segments + segment
         to = PARTS + part * (RESULTS * 32) + lane
         for c in tl.static_range(RESULTS):
             tl.store(to + c * 32, acc[c], mask=lane % 4 < (4 if COLUMNS == 2 else 1))
-        tile = after_tile
-        at = after_at
-        segment = after_segment
 
 
 @triton.jit
