@@ -172,6 +172,24 @@ def test_a_cancelled_prompt_goes_on_where_it_was() -> None:
     assert reused(engine, [1] * 20) == 8
 
 
+@pytest.mark.parametrize("checkpoints", [0, 1, 6])
+@pytest.mark.parametrize("every", [0, 7])
+def test_a_lone_request_that_another_joins_is_not_read_again(checkpoints: int, every: int) -> None:
+    """There is no hand-over, whatever is kept: every token is computed once."""
+    pipeline = ToyPipeline(2)
+    options = EngineOptions(chunk=8, checkpoints=checkpoints, checkpoint_every=every)
+    engine = Engine(pipeline, options)
+    answers: dict[str, Answer] = {}
+    collect([engine.submit(ask([1] * 40, 20, "lone"))], answers)
+    for _ in range(12):
+        collect(engine.step(), answers)
+    collect([engine.submit(ask([2] * 30, 5, "joins"))], answers)
+    while engine.busy:
+        collect(engine.step(), answers)
+    assert sum(window.rows for window in pipeline.windows) == 40 + 19 + 30 + 4
+    assert answers["lone"].tokens == plain_answer([1] * 40, 20, Sampling(), ())[0]
+
+
 def test_an_end_token_inside_accepted_drafts_drops_the_rows_behind_it() -> None:
     tokens, _ = plain_answer([7], 12, Sampling(), ())
     end = next(i for i, token in enumerate(tokens) if token not in tokens[:i] and i > 1)
