@@ -5,8 +5,9 @@ input = mean over the streams of mix * xn. Write: stream_c += 2 sigmoid((W_injec
 Order: the matrices' own; the mean adds the streams in ascending order and divides once.
 
 With matrices of integers that is three launches for few rows: the norm as an input of matrices,
-both of its products, whose first is an input again, and the rest. More rows take the products as
-other matrices do. Matrices of floats take every step on its own.
+both of its products, whose first is an input again, and the rest. One row takes two, see
+`hyper_row.py`. More rows take the products as other matrices do. Matrices of floats take every
+step on its own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import torch
 import triton
 
 from engine.kernels import hyper_kernels as kernels
+from engine.kernels import hyper_row
 from engine.kernels.dependent import launch_options
-from engine.kernels.form import GROUP, SEGMENT, TILE, Form
+from engine.kernels.form import GROUP, LIMBS, SEGMENT, TILE, Form
 from engine.kernels.inputs import ROWS, Input, as_input, room
 from engine.kernels.linear import assembly, linear, project
 from engine.kernels.matrix import Matrix
@@ -85,17 +87,23 @@ def _read(
 ) -> tuple[Input, torch.Tensor | None]:
     """`hyper_read` with matrices of integers."""
     rows, count, width = streams.shape
+    limbs, whole = down.form == up.form == LIMBS, width % (GROUP * _SEGMENT_GROUPS) == 0
+    if rows == 1 and limbs and whole and assembly(streams):
+        return _read_row(streams, norm, down, up, inject, eps)
     device, options = streams.device, launch_options(streams)
     xn, out = room(rows, count * width, device), room(rows, width, device)
     blocks, groups = -(-rows // ROWS), down.rows // GROUP + (inject is not None)
     counters = torch.empty((blocks, groups), dtype=torch.int32, device=device)
     levels = segment_levels(width)
+    factors = torch.empty((rows, count), device=device)
     # With few rows many programs share one, and each computes the norm's factor.
-    part = _SEGMENT_GROUPS if rows <= _FEW else _SEGMENT_GROUPS << levels
-    kernels.normed_streams[(rows, count, -(-width // (GROUP * part)))](
-        streams, norm, xn.values, xn.codes, xn.info, counters, eps, xn.codes.shape[1], groups,
-        D=width, LEVELS=levels, M=part, POWER=triton.next_power_of_2(groups),
-        num_warps=1 << min(levels, 3), **options,
+    parts = -(-width // (GROUP * _SEGMENT_GROUPS))
+    together = 1 if rows <= _FEW else parts
+    kernels.normed_streams[(rows, count, parts // together)](
+        streams, norm, factors, xn.codes, xn.info, counters, eps, xn.codes.shape[1], groups,
+        D=width, LEVELS=levels, M=_SEGMENT_GROUPS, PARTS=together,
+        POWER=triton.next_power_of_2(groups),
+        num_warps=1 << min(levels, 3) if rows <= _FEW else 4, **options,
     )  # fmt: skip
     if rows <= _FEW:
         low = room(rows, down.rows, device)
@@ -113,12 +121,38 @@ def _read(
         low, weights = as_input(products), products if found is None else found
     each = max(1, min(blocks, blocks * (width // GROUP) // _PROGRAMS))
     kernels.up_mean[(width // GROUP, -(-blocks // each))](
-        low.codes, low.info, up.record, xn.values, out.values, out.codes, out.info, rows, up.groups,
-        low.codes.shape[1], out.codes.shape[1], each, D=width,
-        LEVELS=count.bit_length() - 1, QUADS=up.quads, FORM=up.form, ASM=assembly(streams),
+        low.codes, low.info, up.record, streams, norm, factors, out.values, out.codes, out.info,
+        rows, up.groups, low.codes.shape[1], out.codes.shape[1], each, D=width,
+        LEVELS=count.bit_length() - 1, GROUPS=up.groups, FORM=up.form, ASM=assembly(streams),
         num_warps=2 * count, **options,
     )  # fmt: skip
     return out, None if inject is None else weights
+
+
+def _read_row(
+    streams: torch.Tensor,
+    norm: torch.Tensor,
+    down: Matrix,
+    up: Matrix,
+    inject: Matrix | None,
+    eps: float,
+) -> tuple[Input, torch.Tensor | None]:
+    """`_read` of one row: parts of both first products, then the rest."""
+    _, count, width = streams.shape
+    device, options = streams.device, launch_options(streams)
+    segments, out = down.quads // SEGMENT, room(1, width, device)
+    shares = torch.empty((1, 0 if inject is None else inject.rows), device=device)
+    parts = torch.empty(segments * hyper_row.PART.value + count, device=device)
+    more = int(inject is not None)
+    hyper_row.low_of_row[(segments, -(-down.tiles // 4) + more)](
+        streams, norm, down.record, (inject or down).record, parts, eps, down.rows, down.quads,
+        D=width, FORM=down.form, num_warps=4, **options,
+    )  # fmt: skip
+    hyper_row.up_of_row[(width // GROUP + more,)](
+        parts, streams, norm, up.record, out.values, out.codes, out.info, shares, shares.shape[1],
+        D=width, C=count, GROUPS=up.groups, FORM=up.form, num_warps=2 * count, **options,
+    )  # fmt: skip
+    return out, None if inject is None else shares
 
 
 def _low(

@@ -84,3 +84,30 @@ def add_in_order(total, a, M: tl.constexpr, LEVELS: tl.constexpr):
                 [M],
             )
     return total
+
+
+@triton.jit
+def everywhere(a, at, M: tl.constexpr, T: tl.constexpr):
+    """The numbers of float32 or int32 [N] whose places stand in int32 [M, T], a tuple of M tensors
+    [T].
+
+    All move at once; of [M * T] numbers a thread has one of each T, so they are taken apart within
+    threads: a sum of one number and zeros, as integers, is that number.
+    """
+    bits = tl.reshape(tl.gather(a.to(tl.int32, bitcast=True), tl.reshape(at, [M * T]), 0), [M, T])
+    number = tl.arange(0, M)[:, None]
+    found = ()
+    for c in tl.static_range(M):
+        own = tl.sum(tl.where(number == c, bits, 0), axis=0)
+        found = found + (own.to(a.dtype, bitcast=True),)
+    return found
+
+
+@triton.jit
+def stacked(parts, M: tl.constexpr, T: tl.constexpr):
+    """M tensors [T], M a power of 2, as one [M * T]: nothing moves between threads."""
+    number = tl.arange(0, M)[:, None]
+    whole = tl.broadcast_to(parts[0][None, :], [M, T])
+    for c in tl.static_range(1, M):
+        whole = tl.where(number == c, parts[c][None, :], whole)
+    return tl.reshape(whole, [M * T])

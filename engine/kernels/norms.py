@@ -15,18 +15,16 @@ import triton.language as tl
 
 from engine.kernels.dependent import launch_options, wait
 from engine.kernels.inputs import GROUP, SEGMENT, Input, room, store_groups
-from engine.kernels.lanes import add_in_order, tree
+from engine.kernels.lanes import add_in_order, everywhere, tree
 
 # Values of a run that one warp should have; a longer run gets more warps.
 VALUES_A_WARP = 512
 
 
 @triton.jit
-def dot(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
-    """The ordered sum of A[i] * B[i] of two float32 vectors in memory, float32 [1].
-
-    A segment of 512 takes 16 steps of 32 lanes; all of the 2**LEVELS segments take a step together.
-    """
+def segment_dots(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
+    """Ordered sums of A[i] * B[i] of two float32 vectors in memory, float32 [2**LEVELS]: one for
+    each segment of 512, 16 steps of 32 lanes. All segments take a step together."""
     segment = tl.arange(0, 1 << LEVELS)[:, None] * 512
     lane = tl.arange(0, 32)[None, :]
     lanes = tl.zeros([1 << LEVELS, 32], tl.float32)
@@ -35,8 +33,27 @@ def dot(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
         a = tl.load(A + at, mask=at < K, other=0.0)
         b = tl.load(B + at, mask=at < K, other=0.0)
         lanes = lanes + a * b
-    parts = tl.reshape(tree(lanes, 1 << LEVELS), [1 << LEVELS, 1])
+    return tree(lanes, 1 << LEVELS)
+
+
+@triton.jit
+def dot(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
+    """The ordered sum of A[i] * B[i] of two float32 vectors in memory, float32 [1]."""
+    parts = tl.reshape(segment_dots(A, B, K, LEVELS), [1 << LEVELS, 1])
     return add_in_order(tl.zeros([1], tl.float32), parts, 1, LEVELS)
+
+
+@triton.jit
+def rms_factors(X, K: tl.constexpr, LEVELS: tl.constexpr, eps, T: tl.constexpr):
+    """`rms_factor`, as often as T says: float32 [T]."""
+    M: tl.constexpr = 1 << LEVELS
+    at = tl.arange(0, M)[:, None] + tl.arange(0, T)[None, :] * 0
+    parts = everywhere(segment_dots(X, X, K, LEVELS), at, M, T)
+    total = tl.zeros([T], tl.float32)
+    for c in tl.static_range((K + 511) // 512):
+        total = total + parts[c]
+    mean = tl.div_rn(total, tl.full([T], K, tl.float32))
+    return tl.div_rn(tl.full([T], 1.0, tl.float32), tl.sqrt_rn(mean + eps))
 
 
 @triton.jit

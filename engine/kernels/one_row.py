@@ -166,40 +166,48 @@ def quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.con
 
 
 @triton.jit
-def limb_quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
-                    FULL: tl.constexpr):  # fmt: skip
-    """As `quad_terms`, with two limbs on both sides: a group has a column for either limb of the
-    row."""
-    q = lane % 4
-    column = lane // 4
-    b = unpack.words(x[0] + (column // 2 * 128 + column % 2 * 64), lane, 512 * QUAD, 2, False, True)
-    ok = (left > 4 * QUAD + q).to(tl.int32)
-    info = unpack.words(x[1] + q * 16, ok, 64 * QUAD, 2, not FULL, True)
+def limb_products(acc, found, tail, b0, b1, s, lane, QUAD: tl.constexpr, GROUPS: tl.constexpr,
+                  FORM: tl.constexpr):  # fmt: skip
+    """As `quad_terms`, of the first GROUPS groups of a quad with two limbs on both sides: a group
+    has a column for either limb of the row. b0, b1: halves of the column's group in its limb; s:
+    bits of the scale of group q."""
     start = tl.full(lane.shape, _MAGIC, tl.int32)
     none = tl.zeros(lane.shape, tl.int32)
     # Products of the upper limbs of weights and of the lower ones, with both of the row.
     upper = (start, none, start, none)
     lower = (start, start, start, start)
-    for j in tl.static_range(4):
-        b0 = tl.where(column // 2 == j, b[0], 0)
-        b1 = tl.where(column // 2 == j, b[1], 0)
+    for j in tl.static_range(GROUPS):
+        own0 = tl.where(lane // 8 == j, b0, 0)
+        own1 = tl.where(lane // 8 == j, b1, 0)
         a0, a2 = unpack.limb_halves(found, j, 0, 0)
         a1, a3 = unpack.limb_halves(found, j, 1, 0)
-        upper = _added(upper, a0, a1, a2, a3, b0, b1, False)
+        upper = _added(upper, a0, a1, a2, a3, own0, own1, False)
         a0, a2 = unpack.limb_halves(found, j, 0, 1)
         a1, a3 = unpack.limb_halves(found, j, 1, 1)
-        lower = _added(lower, a0, a1, a2, a3, b0, b1, False)
-    s = info[0].to(tl.float32, bitcast=True)
-    t0 = _whole(upper[0], lower[0] + upper[1], lower[1], True) * s
-    t1 = _whole(upper[2], lower[2] + upper[3], lower[3], True) * s
-    t0 = t0 * _own_scale(found, tail, q, QUAD, 0, 0, FORM)
-    t1 = t1 * _own_scale(found, tail, q, QUAD, 0, 1, FORM)
+        lower = _added(lower, a0, a1, a2, a3, own0, own1, False)
+    scale = s.to(tl.float32, bitcast=True)
+    t0 = _whole(upper[0], lower[0] + upper[1], lower[1], True) * scale
+    t1 = _whole(upper[2], lower[2] + upper[3], lower[3], True) * scale
+    t0 = t0 * _own_scale(found, tail, lane % 4, QUAD, 0, 0, FORM)
+    t1 = t1 * _own_scale(found, tail, lane % 4, QUAD, 0, 1, FORM)
     first = acc[0]
     second = acc[1]
-    for j in tl.static_range(4):
+    for j in tl.static_range(GROUPS):
         first = first + _of_group(t0, j)
         second = second + _of_group(t1, j)
     return first, second
+
+
+@triton.jit
+def limb_quad_terms(acc, found, tail, x, left, lane, QUAD: tl.constexpr, FORM: tl.constexpr,
+                    FULL: tl.constexpr):  # fmt: skip
+    """As `quad_terms`, with two limbs on both sides."""
+    q = lane % 4
+    column = lane // 4
+    b = unpack.words(x[0] + (column // 2 * 128 + column % 2 * 64), lane, 512 * QUAD, 2, False, True)
+    ok = (left > 4 * QUAD + q).to(tl.int32)
+    info = unpack.words(x[1] + q * 16, ok, 64 * QUAD, 2, not FULL, True)
+    return limb_products(acc, found, tail, b[0], b[1], info[0], lane, QUAD, 4, FORM)
 
 
 @triton.jit

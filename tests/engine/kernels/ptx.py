@@ -125,11 +125,12 @@ def _exchanged(lane: Array, a: Array, distance: Array, clamp: Array, mask: Array
     return a[np.arange(len(a)) ^ distance]
 
 
-def _of_four(lane: Array, a: Array, index: Array, clamp: Array, mask: Array) -> Array:
-    """With this clamp four threads exchange among each other."""
-    assert (_unsigned(clamp) == 0x1C1F).all()
+def _of_thread(lane: Array, a: Array, index: Array, clamp: Array, mask: Array) -> Array:
+    """Of the warp, or of four threads that exchange among each other."""
+    assert (clamp == clamp[0]).all()
+    size = {0x1F: 32, 0x1C1F: 4}[int(clamp[0])]
     assert (_unsigned(mask) == 0xFFFFFFFF).all()
-    return a[np.arange(len(a)) // 4 * 4 + index]
+    return a[np.arange(len(a)) // size * size + index]
 
 
 def _masked(lane: Array, a: Array, b: Array, c: Array, table: Array) -> Array:
@@ -149,7 +150,7 @@ _SIMPLE = {
     "shf.r.wrap.b32": _funnel,
     "dp2a.lo.s32.s32": _halves,
     "shfl.sync.bfly.b32": _exchanged,
-    "shfl.sync.idx.b32": _of_four,
+    "shfl.sync.idx.b32": _of_thread,
     "lop3.b32": _masked,
 }
 

@@ -38,7 +38,7 @@ def products(kernels: list[Any]) -> None:
 
 
 def connections(kernels: list[Any]) -> None:
-    """Few rows in three launches, many in more; nothing moves between threads but results."""
+    """One row in two launches, few in three, many in more; little moves between warps."""
     from engine.kernels import hyper_connections, linear
 
     for module in (hyper_connections, linear):
@@ -46,17 +46,26 @@ def connections(kernels: list[Any]) -> None:
         module.launch_options = lambda tensor: {"PDL": True, "enable_fp_fusion": False}  # type: ignore[attr-defined]
     down, up, inject = matrix("BF16", 64, 2048), matrix("BF16", 2048, 64), matrix("BF16", 4, 2048)
     norm = torch.ones(2048)
-    names = []
-    for rows in (1, 70):
+    found = {}
+    for rows in (1, 8, 70):
         hyper_connections.hyper_read(torch.ones(rows, 4, 512), norm, down, up, inject, 1e-6)
-        names.append([k.name for k in kernels])
-        if rows == 1:
-            before, after = kernels[1].asm["ptx"].split("griddepcontrol.wait")
-            assert len(re.findall(r"ld\.global\.v4", before)) == 4 * 8 + 1
-            assert len(re.findall(r"mma\.sync", after)) == 16 * 4
+        found[rows] = {k.name: k.asm["ptx"] for k in kernels}
         kernels.clear()
-    assert names[0] == ["normed_streams", "low", "up_mean"]
-    assert names[1] == ["normed_streams", "rows_by_matrices", "activate", "quantise", "up_mean"]
+    assert list(found[1]) == ["low_of_row", "up_of_row"]
+    assert list(found[8]) == ["normed_streams", "low", "up_mean"]
+    assert list(found[70]) == [
+        "normed_streams", "rows_by_matrices", "activate", "quantise", "up_mean"
+    ]  # fmt: skip
+    products = {"low_of_row": 2, "low": 4}
+    for code in (found[1], found[8]):
+        for name, ptx in code.items():
+            before, after = ptx.split("griddepcontrol.wait")
+            if name in products:
+                # A segment's weights, and the scales.
+                assert len(re.findall(r"ld\.global\.v4", before)) in range(4 * 8 + 1, 4 * 8 + 6)
+                assert len(re.findall(r"mma\.sync", after)) == 16 * products[name]
+            if name != "normed_streams":
+                assert len(re.findall(r"bar\.sync", ptx)) <= 8, name
 
 
 def norms(kernels: list[Any]) -> None:

@@ -7,7 +7,7 @@ from engine.kernels import hyper_connections, linear
 from engine.kernels.hyper_connections import hyper_read, hyper_write
 from engine.kernels.inputs import Input, as_input
 from engine.reference import hyper_connections as reference
-from tests.engine.kernels.packing import Pair, tame_pair
+from tests.engine.kernels.packing import Pair, poison, tame_pair
 from tests.engine.kernels.ptx import run_assembly
 from tests.engine.reference.checks import Outputs, assert_rows_independent, same_bits
 
@@ -44,7 +44,7 @@ def _assert_same(
     rows: int, count: int, width: int, kind: str = "F32", low: int = LOW, zeros: int = 0
 ) -> None:
     streams, norm = _streams(rows, count, width), torch.linspace(0.5, 1.5, count * width)
-    streams[zeros] = -0.0  # the mean of terms of -0 is -0
+    streams[zeros : zeros + 1] = -0.0  # the mean of terms of -0 is -0
     theirs, ours = zip(*_pairs(count, width, kind, low), strict=True)
     wanted, weights = reference.hyper_read(streams, norm, *theirs, 1e-6)
     actual, actual_weights = hyper_read(streams, norm, *ours, 1e-6)
@@ -78,6 +78,7 @@ def test_step_by_step(count: int, width: int, kind: str, low: int) -> None:
         (9, 1, 64, "Q8_0", 32),
         (3, 2, 288, "F32", 32),
         (2, 1, 512, "BF16", 32),
+        (2, 4, 32, "F32", 160),
     ],
 )
 def test_few_rows(rows: int, count: int, width: int, kind: str, low: int) -> None:
@@ -99,6 +100,25 @@ def test_assembly(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "assembly", lambda tensor: True)
     monkeypatch.setattr(hyper_connections, "_FEW", few)
     _assert_same(9, 4, 32, low=32)
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "low", "zeros"),
+    [
+        (1, 512, 192, 1),
+        (2, 1024, 32, 0),
+        (4, 512, 160, 1),
+    ],
+)
+def test_one_row(
+    count: int, width: int, low: int, zeros: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole segments; quads of `up` that are whole or not."""
+    run_assembly(monkeypatch)
+    poison(monkeypatch)
+    monkeypatch.setattr(hyper_connections, "assembly", lambda tensor: True)
+    monkeypatch.delattr(hyper_connections.kernels, "low")
+    _assert_same(1, count, width, "BF16", low, zeros)
 
 
 def test_write() -> None:
