@@ -111,7 +111,7 @@ class _Launches:
             (experts, experts) if blocks is None else (blocks.experts, blocks.pairs)
         )
         self._blocks = self._experts.numel() if routed else 0
-        self._all = self._blocks + (-(-x.rows // (ROWS * self._high)) if shared else 0)
+        self._shared_blocks = -(-x.rows // (ROWS * self._high)) if shared else 0
         # A launch needs the arguments of what it leaves out.
         either = routed or shared
         assert either is not None
@@ -119,7 +119,7 @@ class _Launches:
         self._of_routed, self._of_shared = routed or either, shared or either
         inner = max(m[2].groups for m in (self._of_routed, self._of_shared))
         self._step = -(-inner * GROUP // SEGMENT) * (SEGMENT // GROUP)
-        high = self._all * self._high
+        high = (self._blocks + self._shared_blocks) * self._high
         self._codes = torch.empty((high, self._step, CODES), dtype=torch.int8, device=device)
         self._info = torch.empty((high, self._step, ROWS), dtype=torch.int64, device=device)
         self.routed = torch.empty((experts.numel(), width), dtype=torch.float32, device=device)
@@ -135,35 +135,44 @@ class _Launches:
             "NT": self._high, "ALONE": self._alone, "APART": self._apart,
             "IN_ROUNDS": self._rounds > 1, "ASM": assembly(x.values), **launch_options(x.values),
         }  # fmt: skip
-        more = {"maxnreg": plan.registers} if plan.registers and assembly(x.values) else {}
         count, shared_count = last.groups, shared_last.groups
         programs, shared_programs = (
             n if a.form == b.form else -(-n * 2 // plan.warps)
             for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
         )
-        gate_up[(max(programs, shared_programs), self._all)](
+        all_shared = self._shared_blocks * shared_programs
+        gate_up[(all_shared + self._blocks * programs,)](
             x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns,
             shared_gate.record, shared_up.record, self._codes, self._info, _apart(gate),
-            _apart(up), x.rows, x.codes.shape[1], gate.quads, gate.groups, programs, count,
-            shared_programs, shared_count, self._blocks, index, self._step,
+            _apart(up), x.rows, x.codes.shape[1], gate.quads, gate.groups, count, shared_count,
+            self._blocks, index, self._step, programs, shared_programs, all_shared,
             USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
             SHARED_GATE_FORM=shared_gate.form, SHARED_UP_FORM=shared_up.form,
             SEGMENTS=plan.segments, WHOLE=gate.groups % 16 == 0, W=plan.warps,
-            num_warps=plan.warps, **more, **common,
+            num_warps=plan.warps, **_most(plan.registers, x.values), **common,
         )  # fmt: skip
         each, fits, shared_fits = plan.tiles, _fitting(last), _fitting(shared_last)
-        down[(-(-last.tiles // (DOWN_WARPS * each)), self._all)](
+        programs, shared_programs = (
+            -(-last.tiles // (DOWN_WARPS * tiles)) for tiles in (each, 1)
+        )
+        all_shared = self._shared_blocks * shared_programs
+        down[(all_shared + self._blocks * programs,)](
             self._codes, self._info, self._where(last), experts, pairs, turns, shared_last.record,
             self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
             last.quads, last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
-            self._blocks, index, each, FORM=last.form, SHARED_FORM=shared_last.form,
-            QUADS=fits, SHARED_QUADS=shared_fits, WHOLE=last.groups % (4 if fits else 16) == 0,
+            self._blocks, index, each, programs, shared_programs, all_shared, FORM=last.form,
+            SHARED_FORM=shared_last.form, QUADS=fits, SHARED_QUADS=shared_fits,
+            WHOLE=last.groups % (4 if fits else 16) == 0,
             SHARED_WHOLE=shared_last.groups % (4 if shared_fits else 16) == 0,
-            num_warps=DOWN_WARPS, **more, **common,
+            num_warps=DOWN_WARPS, **_most(plan.down_registers, x.values), **common,
         )  # fmt: skip
 
     def _where(self, stack: Matrix) -> torch.Tensor:
         return stack.record if self._apart else stack.addresses
+
+
+def _most(registers: int, values: torch.Tensor) -> dict[str, int]:
+    return {"maxnreg": registers} if registers and assembly(values) else {}
 
 
 def _apart(stack: Matrix) -> int:
@@ -182,12 +191,13 @@ def _fitting(last: Matrix) -> int:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How gate and up spread over the chip; no number depends on it. segments: of the inputs, where
-    two warps share them, or 0. registers: most of a thread, 0 for any number. tiles: of a warp of
+    two warps share them, or 0. registers: most of a thread of both kernels. tiles: of a warp of
     down."""
 
     segments: int
     warps: int
     registers: int
+    down_registers: int
     tiles: int
 
 
@@ -195,8 +205,10 @@ def plan_for(alone: bool, high: int, groups: int) -> Plan:
     """The plan for one row, or for blocks of 8 * high pairs."""
     segments = -(-groups // (SEGMENT // GROUP))
     if alone and 1 < segments <= 8:
-        return Plan(segments, 8, 128, 1)
-    return Plan(0, 4, 128 if high == 1 else 168, 1 if alone else 4)
+        return Plan(segments, 8, 128, 128, 1)
+    if high == 1:
+        return Plan(0, 4, 80, 128, 1 if alone else 4)
+    return Plan(0, 4, 168, 168, 4)
 
 
 def _each(

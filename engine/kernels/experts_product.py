@@ -31,45 +31,123 @@ from engine.kernels.integer_product import (
 from engine.kernels.one_row import quad_terms, row_terms
 
 
+@triton.constexpr_function
+def few_quads(form):
+    """Quads that are loaded together where many warps shall fit: two, or one if they are large."""
+    return 2 if form.bits < 8 else 1
+
+
+@triton.constexpr_function
+def many_quads(form):
+    """The same where one tile is to come at once: a segment if it fits."""
+    return {8: 4, 16: 1}.get(form.bits, 2)
+
+
 @triton.jit
-def totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
-           COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-           ASM: tl.constexpr):  # fmt: skip
-    """Products of each thread's tile with its rows, as `segment_terms` orders them."""
+def load_part(tile, segment, quads, lane, PART: tl.constexpr, STEP: tl.constexpr,
+              FORM: tl.constexpr, WHOLE: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """Loads STEP quads of a segment, as `load_segment` does the whole of it; with the first ones
+    the segment's scales."""
+    p = tile + segment * (4 * FORM.quad)
+    left = quads - segment * 4 + lane * 0
+    found = ()
+    for i in tl.static_range(PART * STEP, PART * STEP + STEP):
+        ok = (left > i).to(tl.int32)
+        found = found + (unpack.quad(p, lane, ok, i, FORM, not WHOLE and i > 0, ASM),)
+    if PART == 0:
+        scales = tile + quads * FORM.quad + segment * (8 * FORM.tail) + lane // 4 * FORM.tail
+        found = found + (unpack.words(scales, lane, 0, FORM.tail, False, ASM),)
+    return found
+
+
+@triton.jit
+def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.constexpr,
+           NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
+           W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """Products of each thread's tile with its rows, as `segment_terms` orders them. weights: what
+    `load_part` gave of the tile's first STEP quads; the next ones are under way while some are
+    used, unless they are a whole segment."""
     segments = (quads + 3) // 4
     total = no_terms(NT, COLUMNS, W)
-    # Where bytes or many sums fill the registers, two segments do not fit.
-    AHEAD: tl.constexpr = FORM.bits < 8 and NT == 1
-    weights = ()
-    if AHEAD:
-        weights = load_segment(tile, 0, quads, lane, FORM, WHOLE, ASM)
     for segment in range(segments):
-        # At the end the last one again, which is near.
-        after = tl.minimum(segment + 1, segments - 1) if AHEAD else segment
-        ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
-        now = weights if AHEAD else ahead
+        acc = no_terms(NT, COLUMNS, W)
         at = at_segment(x, segment, NT)
         left = groups - segment * 16
-        if COLUMNS == 1:
-            acc = row_terms(now, at, left, lane, FORM, WHOLE, not WHOLE, W, ASM)
-        else:
-            acc = segment_terms(now, at, left, FORM, NT, COLUMNS, TOGETHER, WHOLE, not WHOLE, W,
-                                ASM)  # fmt: skip
+        # At the end the last one again, which is near.
+        after = tl.minimum(segment + 1, segments - 1)
+        tail = weights[STEP]
+        for part in tl.static_range(4 // STEP):
+            now = weights
+            if STEP < 4:
+                if part < 4 // STEP - 1:
+                    weights = load_part(tile, segment, quads, lane, part + 1, STEP, FORM, WHOLE,
+                                        ASM)  # fmt: skip
+                else:
+                    weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+                at = pinned(at, lane, ASM)
+            for i in tl.static_range(STEP):
+                acc = some_quad_terms(acc, now[i], tail, at, left, lane, part * STEP + i, FORM, NT,
+                                      COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        if STEP == 4:
+            if segment + 1 < segments:
+                weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
         total = add_each(total, acc, 2 * NT * COLUMNS)
-        if AHEAD:
-            weights = ahead
     return total
 
 
 @triton.jit
+def pinned(x, lane, ASM: tl.constexpr):
+    """Pointers x, not before the loads until now are under way: the compiler would move them down
+    to their use, and each would be waited for."""
+    found = x
+    if ASM:
+        zero = tl.inline_asm_elementwise(
+            "bar.warp.sync 0xFFFFFFFF; mov.b32 $0, 0;", "=r,r", [lane], dtype=tl.int32,
+            is_pure=False, pack=1,
+        )  # fmt: skip
+        found = ()
+        for i in tl.static_range(len(x)):
+            found = found + (x[i] + zero,)
+    return found
+
+
+@triton.jit
+def tile_totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
+                W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """As `totals`, by a few quads at a time. PDL: to wait when the first ones are under way."""
+    STEP: tl.constexpr = few_quads(FORM)
+    weights = load_part(tile, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+    wait(PDL)
+    return totals(weights, tile, x, quads, groups, lane, STEP, FORM, NT, COLUMNS, TOGETHER, WHOLE,
+                  W, ASM)  # fmt: skip
+
+
+@triton.jit
+def some_quad_terms(acc, found, tail, x, left, lane, q: tl.constexpr, FORM: tl.constexpr,
+                    NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
+                    WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """Adds the terms of quad q of a segment, if there is one."""
+    if WHOLE or left > 4 * q:
+        if COLUMNS == 1 and ASM and FORM.bits < 16:
+            acc = quad_terms(acc, found, tail, x, left, lane, q, FORM, WHOLE)
+        else:
+            acc = block_quad_terms(acc, found, tail, x, left, q, FORM, NT, COLUMNS, TOGETHER, WHOLE,
+                                   W, ASM)  # fmt: skip
+    return acc
+
+
+@triton.jit
 def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, SEGMENTS: tl.constexpr,
-             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """The sums of each thread's half of the segments, one row: segment after segment, as
-    `segment_terms` orders them. What is behind the last segment means nothing."""
+    `segment_terms` orders them. What is behind the last segment means nothing. PDL: to wait when
+    the first weights are under way."""
     HALF: tl.constexpr = (SEGMENTS + 1) // 2
     AHEAD: tl.constexpr = FORM.bits < 8
     parts = ()
     ahead = load_segment(tile, half * HALF, quads, lane, FORM, WHOLE, ASM)
+    wait(PDL)
     for i in tl.static_range(HALF):
         segment = tl.minimum(half * HALF + i, SEGMENTS - 1)
         weights = ahead
@@ -160,9 +238,9 @@ def joined(parts, SEGMENTS: tl.constexpr):
 def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_row, rows, out_step,
                 GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr,
                 COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr,
-                WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+                WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """silu(gate) * up as integers of the next product: program `number`, of which each stores a
-    group of 32 outputs, of `count` groups.
+    group of 32 outputs, of `count` groups. PDL: to wait when the first weights are under way.
 
     With one form for both: two tiles of gate and the same of up, by four warps, or by eight where
     there are SEGMENTS (not 0) to share. Otherwise W tiles of both, one after the other, which are
@@ -177,10 +255,10 @@ def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_ro
         tile = tile_of(tl.where(warp % 4 < 2, GATE, UP), number * 2 + warp % 2, quads, GATE_FORM)
         if SEGMENTS > 0:
             parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, SEGMENTS, WHOLE, W,
-                             ASM)  # fmt: skip
+                             ASM, PDL)  # fmt: skip
         else:
-            parts = totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER, WHOLE, W,
-                           ASM)  # fmt: skip
+            parts = tile_totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER,
+                                WHOLE, W, ASM, PDL)  # fmt: skip
         for t in tl.static_range(NT):
             if SEGMENTS > 0:
                 g, u = joined(parts, SEGMENTS)
@@ -193,10 +271,10 @@ def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_ro
         # Tiles behind the last one are computed as the first.
         at = number * W + warp
         at = tl.where(at < count * 2, at, 0)
-        first = totals(tile_of(GATE, at, quads, GATE_FORM), x, quads, groups, lane, GATE_FORM, NT,
-                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
-        second = totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM, NT,
-                        COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+        first = tile_totals(tile_of(GATE, at, quads, GATE_FORM), x, quads, groups, lane, GATE_FORM,
+                            NT, COLUMNS, TOGETHER, WHOLE, W, ASM, PDL)  # fmt: skip
+        second = tile_totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM, NT,
+                             COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
         M: tl.constexpr = W // 2 * R
         group = number * (W // 2) + tl.arange(0, M) // R
         row = tl.arange(0, M) % R
@@ -209,104 +287,93 @@ def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_ro
 
 
 @triton.jit
-def expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS: tl.constexpr):
-    """The expert of a block, or a negative number where this round has nothing to do for it. The
-    shared expert, behind the last block, is called 0 and belongs to round 0."""
-    expert = 0
-    turn = 0
-    if block < blocks:
-        expert = tl.load(EXPERTS + block)
-        if IN_ROUNDS:
-            turn = tl.load(ROUNDS + tl.maximum(expert, 0))
-    return tl.where(turn == index, expert, -1) if IN_ROUNDS else expert
+def expert_of(EXPERTS, ROUNDS, block, index, IN_ROUNDS: tl.constexpr):
+    """The expert of a block, or a negative number where this round has nothing to do for it."""
+    expert = tl.load(EXPERTS + block)
+    if IN_ROUNDS:
+        turn = tl.load(ROUNDS + tl.maximum(expert, 0))
+        expert = tl.where(turn == index, expert, -1)
+    return expert
 
 
-@triton.jit
-def block_of(blocks):
-    """The block of a program: those of the shared expert, behind `blocks` others, come first, as
-    they take longest."""
-    return (tl.program_id(1) + blocks) % tl.num_programs(1)
-
-
-@triton.jit
-def first_pairs(PAIRS, block, blocks, SIZE: tl.constexpr):
-    """The first two pairs of a block; of the last one for blocks behind it. Loaded before it is
-    known whether they are needed."""
-    at = PAIRS + tl.maximum(tl.minimum(block, blocks - 1), 0) * SIZE
-    return tl.load(at), tl.load(at + 1)
-
-
-_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "programs", "count",
-            "shared_programs", "shared_count", "blocks", "index", "out_step"]  # fmt: skip
+_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "count", "shared_count",
+            "blocks", "index", "out_step", "programs", "shared_programs", "all_shared"]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_GATE_UP, do_not_specialize_on_alignment=["PAIRS"])
 def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
-            gate_apart, up_apart, rows, step, quads, groups, programs, count, shared_programs,
-            shared_count, blocks, index, out_step, USED: tl.constexpr, GATE_FORM: tl.constexpr,
-            UP_FORM: tl.constexpr,
-            SHARED_GATE_FORM: tl.constexpr, SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr,
-            ALONE: tl.constexpr, APART: tl.constexpr, SEGMENTS: tl.constexpr,
-            IN_ROUNDS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-            PDL: tl.constexpr):  # fmt: skip
+            gate_apart, up_apart, rows, step, quads, groups, count, shared_count, blocks, index,
+            out_step, programs, shared_programs, all_shared, USED: tl.constexpr,
+            GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, SHARED_GATE_FORM: tl.constexpr,
+            SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
+            APART: tl.constexpr, SEGMENTS: tl.constexpr, IN_ROUNDS: tl.constexpr,
+            WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
-    rows, as input of down, whose rows are those of blocks. Grid (programs of the larger of both,
-    blocks of both).
+    rows, as input of down, whose rows are those of blocks.
 
-    count: groups of 32 outputs. ALONE: one row, pair p is block p, its expert EXPERTS[p]; SEGMENTS:
-    of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says. IN_ROUNDS:
-    only experts whose round is `index`.
+    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows:
+    they take longest, and their weights are known before the wait. Then `programs` a block of
+    pairs. count: groups of 32 outputs. ALONE: one row, pair p is block p, its expert EXPERTS[p];
+    SEGMENTS: of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says.
+    IN_ROUNDS: only experts whose round is `index`; the shared one in round 0.
     """
-    number = tl.program_id(0)
-    block = block_of(blocks)
+    program = tl.program_id(0)
     lane = tl.arange(0, 32 * W) % 32
-    out_row = block * (8 * NT)
-    wait(PDL)
-    if not ALONE:
-        only, second = first_pairs(PAIRS, block, blocks, 8 * NT)
-    expert = expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS)
-    if (expert < 0) | (number >= tl.where(block < blocks, programs, shared_programs)):
-        return
-    if block < blocks:
-        gate = record_of(GATES, gate_apart, expert, APART)
-        up = record_of(UPS, up_apart, expert, APART)
-        if ALONE:
-            x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
-            gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
-                        out_step, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W,
-                        ASM)  # fmt: skip
-        else:
-            pairs = PAIRS + block * (8 * NT)
-            if second < 0:
-                its_row = only // USED
-                one = input_of_rows(CODES, INFO, its_row, its_row, its_row, step, lane)
-                gated_group(gate, up, one, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
-                            out_step, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE, W,
-                            ASM)  # fmt: skip
-            else:
-                some = ()
-                for t in tl.static_range(NT):
-                    row = tl.maximum(tl.load(pairs + 8 * t + lane // 4), 0) // USED
-                    even = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2), 0) // USED
-                    odd = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2 + 1), 0) // USED
-                    some = some + input_of_rows(CODES, INFO, row, even, odd, step, lane)
-                gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row,
-                            8 * NT, out_step, GATE_FORM, UP_FORM, NT, 2, False, 0, WHOLE, W,
-                            ASM)  # fmt: skip
-    else:
+    if program < all_shared:
+        if index > 0:
+            wait(PDL)
+            return
+        number = program % shared_programs
+        place = program // shared_programs
+        out_row = (blocks + place) * (8 * NT)
         own_gate = SHARED_GATE.to(tl.pointer_type(tl.int32))
         own_up = SHARED_UP.to(tl.pointer_type(tl.int32))
         if ALONE:
             the_row = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
             gated_group(own_gate, own_up, the_row, number, shared_count, quads, groups, OUT,
                         OUT_INFO, out_row, 1, out_step, SHARED_GATE_FORM, SHARED_UP_FORM, 1, 1,
-                        False, SEGMENTS, WHOLE, W, ASM)  # fmt: skip
+                        False, SEGMENTS, WHOLE, W, ASM, PDL)  # fmt: skip
         else:
-            first = (block - blocks) * NT
+            first = place * NT
             rows_of = input_of_blocks(CODES, INFO, first, step, (rows + 7) // 8, lane, NT)
             gated_group(own_gate, own_up, rows_of, number, shared_count, quads, groups, OUT,
                         OUT_INFO, out_row, rows - 8 * first, out_step, SHARED_GATE_FORM,
-                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM)  # fmt: skip
+                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM, PDL)  # fmt: skip
+    else:
+        number = (program - all_shared) % programs
+        block = (program - all_shared) // programs
+        out_row = block * (8 * NT)
+        pairs = PAIRS + out_row
+        wait(PDL)
+        if not ALONE:
+            # Loaded before it is known whether they are needed.
+            only, second = tl.load(pairs), tl.load(pairs + 1)
+        expert = expert_of(EXPERTS, ROUNDS, block, index, IN_ROUNDS)
+        if expert < 0:
+            return
+        gate = record_of(GATES, gate_apart, expert, APART)
+        up = record_of(UPS, up_apart, expert, APART)
+        if ALONE:
+            x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
+            gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                        out_step, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W, ASM,
+                        False)  # fmt: skip
+        elif second < 0:
+            its_row = only // USED
+            one = input_of_rows(CODES, INFO, its_row, its_row, its_row, step, lane)
+            gated_group(gate, up, one, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
+                        out_step, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE, W, ASM,
+                        False)  # fmt: skip
+        else:
+            some = ()
+            for t in tl.static_range(NT):
+                row = tl.maximum(tl.load(pairs + 8 * t + lane // 4), 0) // USED
+                even = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2), 0) // USED
+                odd = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2 + 1), 0) // USED
+                some = some + input_of_rows(CODES, INFO, row, even, odd, step, lane)
+            gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row,
+                        8 * NT, out_step, GATE_FORM, UP_FORM, NT, 2, False, 0, WHOLE, W, ASM,
+                        False)  # fmt: skip
 
 
 @triton.jit
@@ -369,89 +436,109 @@ def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
 def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, width, first, rows,
                       FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
                       TOGETHER: tl.constexpr, GATHERED: tl.constexpr, QUADS: tl.constexpr,
-                      WHOLE: tl.constexpr, EARLY: tl.constexpr, W: tl.constexpr,
-                      ASM: tl.constexpr):  # fmt: skip
+                      WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                      PDL: tl.constexpr):  # fmt: skip
     """Products of `each` tiles a warp, from `begin` on, stored as `store_rows` says. QUADS: of a
     tile that fits in registers as a whole, or 0. WHOLE: quads have four groups each where tiles
-    fit, else segments 16. EARLY: a small tile is loaded while the one before is computed."""
+    fit, else segments 16. The first weights come before the wait; where tiles are small, one is
+    loaded while the one before is computed."""
     lane = tl.arange(0, 32 * W) % 32
     SMALL: tl.constexpr = QUADS * (FORM.codes + FORM.low + FORM.numbers + FORM.scales) <= 40
-    AHEAD: tl.constexpr = EARLY and QUADS > 0 and SMALL and NT == 1
-    weights = ()
-    if AHEAD:
-        near = tl.minimum(begin, tiles - 1)
-        weights = load_tile(tile_of(record, near, quads, FORM), lane, FORM, QUADS, ASM)
+    STEP: tl.constexpr = many_quads(FORM)
+    at = tile_of(record, tl.minimum(begin, tiles - 1), quads, FORM)
+    if QUADS > 0:
+        weights = load_tile(at, lane, FORM, QUADS, ASM)
+    else:
+        weights = load_part(at, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+    wait(PDL)
     for i in range(each):
-        tile = begin + i
         # At the end the last one again, which is near.
-        near = tl.minimum(begin + tl.minimum(i + 1, each - 1) if AHEAD else tile, tiles - 1)
-        at = tile_of(record, near, quads, FORM)
+        after = tl.minimum(begin + tl.minimum(i + 1, each - 1), tiles - 1)
+        near = tile_of(record, after, quads, FORM)
         if QUADS > 0:
-            ahead = load_tile(at, lane, FORM, QUADS, ASM)
-            y = tile_terms(weights if AHEAD else ahead, x, groups, lane, FORM, NT, COLUMNS,
-                           TOGETHER, QUADS, WHOLE, W, ASM)  # fmt: skip
-            if AHEAD:
-                weights = ahead
+            now = weights
+            if SMALL and NT == 1:
+                weights = load_tile(near, lane, FORM, QUADS, ASM)
+            y = tile_terms(now, x, groups, lane, FORM, NT, COLUMNS, TOGETHER, QUADS, WHOLE, W,
+                           ASM)  # fmt: skip
+            if not SMALL or NT > 1:
+                if i + 1 < each:
+                    weights = load_tile(near, lane, FORM, QUADS, ASM)
         else:
-            y = totals(at, x, quads, groups, lane, FORM, NT, COLUMNS, TOGETHER, WHOLE, W, ASM)
-        store_rows(OUT, y, tile, width, ROWS, first, rows, lane, NT, COLUMNS, GATHERED)
+            y = totals(weights, at, x, quads, groups, lane, STEP, FORM, NT, COLUMNS, TOGETHER,
+                       WHOLE, W, ASM)  # fmt: skip
+            if i + 1 < each:
+                weights = load_part(near, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+            at = near
+        store_rows(OUT, y, begin + i, width, ROWS, first, rows, lane, NT, COLUMNS, GATHERED)
 
 
 _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups",
-         "tiles", "width", "blocks", "index", "each"]  # fmt: skip
+         "tiles", "width", "blocks", "index", "each", "programs", "shared_programs",
+         "all_shared"]  # fmt: skip
 
 
 @triton.jit(do_not_specialize=_DOWN, do_not_specialize_on_alignment=["PAIRS"])
 def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
          step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index, each,
-         FORM: tl.constexpr, SHARED_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
-         APART: tl.constexpr, IN_ROUNDS: tl.constexpr, QUADS: tl.constexpr,
-         SHARED_QUADS: tl.constexpr, WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr,
-         ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width]. Grid (4 * each
-    tiles a program, blocks); each: tiles of a warp."""
+         programs, shared_programs, all_shared, FORM: tl.constexpr, SHARED_FORM: tl.constexpr,
+         NT: tl.constexpr, ALONE: tl.constexpr, APART: tl.constexpr, IN_ROUNDS: tl.constexpr,
+         QUADS: tl.constexpr, SHARED_QUADS: tl.constexpr, WHOLE: tl.constexpr,
+         SHARED_WHOLE: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width].
+
+    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows
+    and a tile a warp; then `programs` a block of pairs, `each` tiles a warp. Experts, pairs and
+    weights were there before `gate_up` began: they are read before the wait.
+    """
     W: tl.constexpr = 4
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
-    begin = (tl.program_id(0) * W + thread // 32) * each
-    block = block_of(blocks)
-    wait(PDL)
-    if not ALONE:
-        only, second = first_pairs(PAIRS, block, blocks, 8 * NT)
-    expert = expert_of(EXPERTS, ROUNDS, block, blocks, index, IN_ROUNDS)
-    if expert < 0:
-        return
-    first = block * (8 * NT)
-    where = PAIRS + first
-    if block < blocks:
+    warp = thread // 32
+    program = tl.program_id(0)
+    if program < all_shared:
+        if index > 0:
+            wait(PDL)
+            return
+        place = program // shared_programs
+        block = blocks + place
+        begin = program % shared_programs * W + warp
+        own = SHARED.to(tl.pointer_type(tl.int32))
+        row = place * (8 * NT)
+        if ALONE:
+            the_row = input_of_rows(CODES, INFO, block * 8, block * 8, block * 8, step, lane)
+            products_of_tiles(own, the_row, SHARED_OUT, PAIRS, begin, 1, tiles, shared_quads,
+                              shared_groups, width, row, rows, SHARED_FORM, 1, 1, False, False,
+                              SHARED_QUADS, SHARED_WHOLE, W, ASM, PDL)  # fmt: skip
+        else:
+            rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
+            products_of_tiles(own, rows_of, SHARED_OUT, PAIRS, begin, 1, tiles, shared_quads,
+                              shared_groups, width, row, rows, SHARED_FORM, NT, 2, True, False,
+                              SHARED_QUADS, SHARED_WHOLE, W, ASM, PDL)  # fmt: skip
+    else:
+        block = (program - all_shared) // programs
+        begin = ((program - all_shared) % programs * W + warp) * each
+        first = block * (8 * NT)
+        where = PAIRS + first
+        if not ALONE:
+            only, second = tl.load(where), tl.load(where + 1)
+        expert = expert_of(EXPERTS, ROUNDS, block, index, IN_ROUNDS)
+        if expert < 0:
+            wait(PDL)
+            return
         record = record_of(DOWNS, apart, expert, APART)
         if ALONE:
             x = input_of_rows(CODES, INFO, first, first, first, step, lane)
             products_of_tiles(record, x, OUT, where, begin, each, tiles, quads, groups, width,
-                              block, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, False, W,
-                              ASM)  # fmt: skip
+                              block, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, W, ASM,
+                              PDL)  # fmt: skip
         elif second < 0:
             one = input_of_rows(CODES, INFO, first, first, first, step, lane)
             products_of_tiles(record, one, OUT, where, begin, each, tiles, quads, groups, width,
-                              only, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, True, W,
-                              ASM)  # fmt: skip
+                              only, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, W, ASM,
+                              PDL)  # fmt: skip
         else:
             some = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
             products_of_tiles(record, some, OUT, where, begin, each, tiles, quads, groups, width, 0,
-                              pairs, FORM, NT, 2, True, True, QUADS, WHOLE, False, W,
-                              ASM)  # fmt: skip
-    else:
-        own = SHARED.to(tl.pointer_type(tl.int32))
-        row = (block - blocks) * (8 * NT)
-        if ALONE:
-            the_row = input_of_rows(CODES, INFO, first, first, first, step, lane)
-            products_of_tiles(own, the_row, SHARED_OUT, where, begin, each, tiles,
-                              shared_quads, shared_groups, width, row, rows, SHARED_FORM, 1, 1,
-                              False, False, SHARED_QUADS, SHARED_WHOLE, False, W,
-                              ASM)  # fmt: skip
-        else:
-            rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
-            products_of_tiles(own, rows_of, SHARED_OUT, where, begin, each, tiles,
-                              shared_quads, shared_groups, width, row, rows, SHARED_FORM, NT, 2,
-                              True, False, SHARED_QUADS, SHARED_WHOLE, False, W,
-                              ASM)  # fmt: skip
+                              pairs, FORM, NT, 2, True, True, QUADS, WHOLE, W, ASM,
+                              PDL)  # fmt: skip

@@ -77,6 +77,8 @@ def _run(text: str, registers: dict[str, Array], threads: int) -> None:
             live = np.ones(threads, bool) if condition is None else registers[condition[1:-1]]
             _load(rest, registers, live, value)
             continue
+        if name == "bar.warp.sync":  # threads are in step anyway
+            continue
         operands = re.findall(r"[^\s,{}]+", rest)
         if name.startswith("mma"):
             _multiply(name, operands, registers, value)

@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from engine.kernels.experts_product import load_tile, tile_terms, totals
+from engine.kernels.experts_product import load_tile, tile_terms, tile_totals
 from engine.kernels.inputs import as_input
 from engine.kernels.integer_product import input_of_rows
 from engine.reference import linear as reference
@@ -28,7 +28,7 @@ def row_by_tile(CODES, INFO, RECORD, OUT, row, step, quads, groups, FORM: tl.con
         weights = load_tile(tile, lane, FORM, QUADS, True)
         y = tile_terms(weights, x, groups, lane, FORM, 1, 1, False, QUADS, WHOLE, 1, True)
     else:
-        y = totals(tile, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, 1, True)
+        y = tile_totals(tile, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, 1, True, False)
     tl.store(OUT + lane, y[0])
     tl.store(OUT + 32 + lane, y[1])
 
