@@ -6,6 +6,7 @@ Pairs of one expert share a read of its weights, which changes no bit of theirs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ from engine.kernels.dependent import launch_options, wait
 from engine.kernels.expert_store import StoredMatrix
 from engine.kernels.experts_blocks import Blocks, blocks_of
 from engine.kernels.experts_combine import combine_into
+from engine.kernels.experts_many import TILES
 from engine.kernels.experts_product import down, gate_up
 from engine.kernels.experts_route import top
 from engine.kernels.form import GROUP, Form
@@ -28,9 +30,11 @@ from engine.models import weights
 # Values of a program in kernels that treat every value alone.
 _BLOCK = 512
 DOWN_WARPS = 4
+# Up to how many pairs none shares a read of weights: few have their expert in common.
+_FEW = 80
 # Where experts have as many pairs on average, blocks have _HIGH times as many.
 _CROWDED = 16
-_HIGH = 4
+_HIGH = 2
 # Most words of a tile that a thread of down loads at once.
 _FITTING = 64
 
@@ -49,22 +53,25 @@ def mixture_into(
     """
     if not x.rows:
         return
-    logits, share = project(x, (w.ffn_gate_inp, w.ffn_gate_inp_shexp))
+    own = (w.ffn_gate_shexp, w.ffn_up_shexp) if _integers(w.ffn_gate_shexp, w.ffn_up_shexp) else ()
+    logits, share, *made = project(x, (w.ffn_gate_inp, w.ffn_gate_inp_shexp, *own))
     experts, shares = top(logits, used)
-    routed, shared = _products(x, w, experts)
+    routed, shared = _products(x, w, experts, made)
     combine_into(residual, streams, routed, shares, shared, share)
 
 
 def _products(
-    x: Input, w: weights.Experts, experts: torch.Tensor
+    x: Input, w: weights.Experts, experts: torch.Tensor, made: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What routed experts give for every pair, [R * A, D], and the shared one for every row."""
+    """What routed experts give for every pair, [R * A, D], and the shared one for every row.
+
+    made: gate and up of the shared expert, float32 [R, I], if they are integers."""
     routed = (w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
-    shared = (w.ffn_gate_shexp, w.ffn_up_shexp, w.ffn_down_shexp)
+    last = w.ffn_down_shexp
     first = routed[0]
     store = first.store if isinstance(first, StoredMatrix) else None
     blocks = None
-    if store is not None or x.rows > 1:
+    if store is not None or experts.numel() > _FEW:
         count = len(first.addresses)
         high = 1 if experts.numel() < _CROWDED * count else _HIGH
         blocks = blocks_of(experts, count, ROWS * high)
@@ -72,37 +79,37 @@ def _products(
     if store is not None and blocks is not None:
         store.begin(blocks)
         rounds = store.rounds_for(experts.numel())
-    integers = _integers(*routed), _integers(*shared)
+    together = bool(made) and _integers(last)
     launches = None
-    if any(integers):
-        launches = _Launches(x, experts, blocks, routed if integers[0] else None,
-                             shared if integers[1] else None, rounds)  # fmt: skip
+    if _integers(*routed):
+        own = (made[0], made[1], last) if together else None
+        launches = _Launches(x, experts, blocks, routed, own, rounds)
     for index in range(rounds):
         if store is not None:
             store.fetch(index)
         if launches is not None:
             launches.round(index)
-    return (
-        launches.routed if launches is not None and integers[0] else _each(x, experts, *routed),
-        launches.shared if launches is not None and integers[1] else _each(x, None, *shared),
-    )
+    if launches is not None and together:
+        return launches.routed, launches.shared
+    g, u = made or (linear(x, w.ffn_gate_shexp), linear(x, w.ffn_up_shexp))
+    shared = linear(_gated(g, u), last)
+    return launches.routed if launches is not None else _each(x, experts, *routed), shared
 
 
 def _integers(*matrices: Matrix) -> bool:
     return all(isinstance(m.form, Form) for m in matrices)
 
 
-Three = tuple[Matrix, Matrix, Matrix]
-
-
 class _Launches:
-    """Products of integer matrices: of routed experts, of the shared one, or of both at once."""
+    """Products of routed experts, all of integers, and of the shared one with them or not: its
+    products with gate and up, and its down."""
 
     def __init__(
-        self, x: Input, experts: torch.Tensor, blocks: Blocks | None, routed: Three | None,
-        shared: Three | None, rounds: int,
+        self, x: Input, experts: torch.Tensor, blocks: Blocks | None,
+        routed: tuple[Matrix, Matrix, Matrix],
+        shared: tuple[torch.Tensor, torch.Tensor, Matrix] | None, rounds: int,
     ) -> None:  # fmt: skip
-        self._x, self._rounds, self._used = x, rounds, experts.shape[1]
+        self._x, self._rounds, self._used, self._routed = x, rounds, experts.shape[1], routed
         width = x.values.shape[1]
         device = x.values.device
         self._alone = blocks is None
@@ -110,14 +117,12 @@ class _Launches:
         self._experts, self._pairs = (
             (experts, experts) if blocks is None else (blocks.experts, blocks.pairs)
         )
-        self._blocks = self._experts.numel() if routed else 0
+        self._blocks = self._experts.numel()
         self._shared_blocks = -(-x.rows // (ROWS * self._high)) if shared else 0
+        self._apart = not isinstance(routed[0], StoredMatrix)
         # A launch needs the arguments of what it leaves out.
-        either = routed or shared
-        assert either is not None
-        self._apart = not isinstance(either[0], StoredMatrix)
-        self._of_routed, self._of_shared = routed or either, shared or either
-        inner = max(m[2].groups for m in (self._of_routed, self._of_shared))
+        self._own = shared or (x.values, x.values, routed[2])
+        inner = max(routed[2].groups, self._own[2].groups)
         self._step = -(-inner * GROUP // SEGMENT) * (SEGMENT // GROUP)
         high = (self._blocks + self._shared_blocks) * self._high
         self._codes = torch.empty((high, self._step, CODES), dtype=torch.int8, device=device)
@@ -128,44 +133,46 @@ class _Launches:
     def round(self, index: int) -> None:
         """All pairs whose expert comes in this round, and in the first one the shared expert."""
         x, experts, pairs = self._x, self._experts, self._pairs
-        (gate, up, last), (shared_gate, shared_up, shared_last) = self._of_routed, self._of_shared
+        (gate, up, last), (own_gate, own_up, own_last) = self._routed, self._own
         turns = gate.store.rounds if isinstance(gate, StoredMatrix) else experts
-        plan = plan_for(self._alone, self._high, gate.groups)
+        plan = plan_for(self._alone, x.rows, self._high, gate.groups)
         common = {
             "NT": self._high, "ALONE": self._alone, "APART": self._apart,
             "IN_ROUNDS": self._rounds > 1, "ASM": assembly(x.values), **launch_options(x.values),
         }  # fmt: skip
-        count, shared_count = last.groups, shared_last.groups
-        programs, shared_programs = (
-            n if a.form == b.form else -(-n * 2 // plan.warps)
-            for n, a, b in ((count, gate, up), (shared_count, shared_gate, shared_up))
-        )
-        all_shared = self._shared_blocks * shared_programs
+        if self._high > 1:
+            programs = -(-last.groups // plan.warps)
+        else:
+            programs = last.groups if gate.form == up.form else -(-last.groups * 2 // plan.warps)
+        own_programs = -(-own_last.groups // plan.warps)
+        all_shared = self._shared_blocks * self._high * own_programs
         gate_up[(all_shared + self._blocks * programs,)](
-            x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns,
-            shared_gate.record, shared_up.record, self._codes, self._info, _apart(gate),
-            _apart(up), x.rows, x.codes.shape[1], gate.quads, gate.groups, count, shared_count,
-            self._blocks, index, self._step, programs, shared_programs, all_shared,
-            USED=self._used, GATE_FORM=gate.form, UP_FORM=up.form,
-            SHARED_GATE_FORM=shared_gate.form, SHARED_UP_FORM=shared_up.form,
-            SEGMENTS=plan.segments, WHOLE=gate.groups % 16 == 0, W=plan.warps,
-            num_warps=plan.warps, **_most(plan.registers, x.values), **common,
+            x.codes, x.info, self._where(gate), self._where(up), experts, pairs, turns, own_gate,
+            own_up, self._codes, self._info, _apart(gate), _apart(up), x.rows, x.codes.shape[1],
+            gate.quads, gate.groups, last.groups, own_last.columns, own_last.groups, self._blocks,
+            index, self._step, programs, own_programs, all_shared, USED=self._used,
+            GATE_FORM=gate.form, UP_FORM=up.form, SEGMENTS=plan.segments, WHOLE=self._whole(gate),
+            W=plan.warps, num_warps=plan.warps, **_most(plan.registers, x.values), **common,
         )  # fmt: skip
-        each, fits, shared_fits = plan.tiles, _fitting(last), _fitting(shared_last)
-        programs, shared_programs = (
-            -(-last.tiles // (DOWN_WARPS * tiles)) for tiles in (each, 1)
+        each, fits, own_fits = plan.tiles, _fitting(last), _fitting(own_last)
+        programs, own_programs = (
+            -(-last.tiles // (DOWN_WARPS * tiles))
+            for tiles in (each, 1 if self._high == 1 else each)
         )
-        all_shared = self._shared_blocks * shared_programs
+        all_shared = self._shared_blocks * own_programs
         down[(all_shared + self._blocks * programs,)](
-            self._codes, self._info, self._where(last), experts, pairs, turns, shared_last.record,
+            self._codes, self._info, self._where(last), experts, pairs, turns, own_last.record,
             self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
-            last.quads, last.groups, shared_last.quads, shared_last.groups, last.tiles, last.rows,
-            self._blocks, index, each, programs, shared_programs, all_shared, FORM=last.form,
-            SHARED_FORM=shared_last.form, QUADS=fits, SHARED_QUADS=shared_fits,
-            WHOLE=last.groups % (4 if fits else 16) == 0,
-            SHARED_WHOLE=shared_last.groups % (4 if shared_fits else 16) == 0,
-            num_warps=DOWN_WARPS, **_most(plan.down_registers, x.values), **common,
+            last.quads, last.groups, own_last.quads, own_last.groups, last.tiles, last.rows,
+            self._blocks, index, each, programs, own_programs, all_shared, FORM=last.form,
+            SHARED_FORM=own_last.form, ONE=x.rows == 1, QUADS=fits, SHARED_QUADS=own_fits,
+            WHOLE=self._whole(last, fits), SHARED_WHOLE=self._whole(own_last, own_fits),
+            num_warps=DOWN_WARPS, **_most(plan.registers, x.values), **common,
         )  # fmt: skip
+
+    def _whole(self, matrix: Matrix, fits: int = 0) -> bool:
+        """Whether what a kernel takes at once is whole everywhere: four groups or 16."""
+        return matrix.groups % (4 if fits or self._high > 1 else 16) == 0
 
     def _where(self, stack: Matrix) -> torch.Tensor:
         return stack.record if self._apart else stack.addresses
@@ -191,32 +198,24 @@ def _fitting(last: Matrix) -> int:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How gate and up spread over the chip; no number depends on it. segments: of the inputs, where
-    two warps share them, or 0. registers: most of a thread of both kernels. tiles: of a warp of
-    down."""
+    two warps share them, or 0. registers: most of a thread. tiles: of a warp of down."""
 
     segments: int
     warps: int
     registers: int
-    down_registers: int
     tiles: int
 
 
-def plan_for(alone: bool, high: int, groups: int) -> Plan:
-    """The plan for one row, or for blocks of 8 * high pairs."""
+def plan_for(alone: bool, rows: int, high: int, groups: int) -> Plan:
+    """The plan for pairs alone or in blocks of 8 * high."""
     segments = -(-groups // (SEGMENT // GROUP))
-    if alone and 1 < segments <= 8:
-        return Plan(segments, 8, 128, 128, 1)
-    if high == 1:
-        return Plan(0, 4, 80, 128, 1 if alone else 4)
-    return Plan(0, 4, 168, 168, 4)
+    if rows == 1 and alone and 1 < segments <= 8:
+        return Plan(segments, 8, 128, 1)
+    return Plan(0, 4, 128 if high == 1 else 168, 1 if rows == 1 and alone else TILES.value)
 
 
-def _each(
-    x: Input, experts: torch.Tensor | None, gate: Matrix, up: Matrix, last: Matrix
-) -> torch.Tensor:
-    """down(silu(gate.x) * up.x) of all pairs, or of all rows, operator by operator."""
-    if experts is None:
-        return linear(_gated(linear(x, gate), linear(x, up)), last)
+def _each(x: Input, experts: torch.Tensor, gate: Matrix, up: Matrix, last: Matrix) -> torch.Tensor:
+    """down(silu(gate.x) * up.x) of all pairs, operator by operator."""
     used = experts.shape[1]
     g, u = product(x.values, gate, experts, used), product(x.values, up, experts, used)
     return product(_gated(g, u), last, experts, 1)

@@ -17,6 +17,7 @@ import triton.language as tl
 
 from engine.kernels import lanes, scalar, unpack
 from engine.kernels.dependent import wait
+from engine.kernels.experts_many import TILES, gated_rows, tile_of, totals_of_tiles
 from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
     add_each,
@@ -62,16 +63,16 @@ def load_part(tile, segment, quads, lane, PART: tl.constexpr, STEP: tl.constexpr
 
 @triton.jit
 def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.constexpr,
-           NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
-           W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+           COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+           ASM: tl.constexpr):  # fmt: skip
     """Products of each thread's tile with its rows, as `segment_terms` orders them. weights: what
     `load_part` gave of the tile's first STEP quads; the next ones are under way while some are
     used, unless they are a whole segment."""
     segments = (quads + 3) // 4
-    total = no_terms(NT, COLUMNS, W)
+    total = no_terms(1, COLUMNS, W)
     for segment in range(segments):
-        acc = no_terms(NT, COLUMNS, W)
-        at = at_segment(x, segment, NT)
+        acc = no_terms(1, COLUMNS, W)
+        at = at_segment(x, segment, 1)
         left = groups - segment * 16
         # At the end the last one again, which is near.
         after = tl.minimum(segment + 1, segments - 1)
@@ -86,12 +87,12 @@ def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.c
                     weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
                 at = pinned(at, lane, ASM)
             for i in tl.static_range(STEP):
-                acc = some_quad_terms(acc, now[i], tail, at, left, lane, part * STEP + i, FORM, NT,
+                acc = some_quad_terms(acc, now[i], tail, at, left, lane, part * STEP + i, FORM,
                                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
         if STEP == 4:
             if segment + 1 < segments:
                 weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
-        total = add_each(total, acc, 2 * NT * COLUMNS)
+        total = add_each(total, acc, 2 * COLUMNS)
     return total
 
 
@@ -112,42 +113,39 @@ def pinned(x, lane, ASM: tl.constexpr):
 
 
 @triton.jit
-def tile_totals(tile, x, quads, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
-                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
-                W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
-    """As `totals`, by a few quads at a time. PDL: to wait when the first ones are under way."""
+def tile_totals(tile, x, quads, groups, lane, FORM: tl.constexpr, COLUMNS: tl.constexpr,
+                TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    """As `totals`, by a few quads at a time."""
     STEP: tl.constexpr = few_quads(FORM)
     weights = load_part(tile, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
-    wait(PDL)
-    return totals(weights, tile, x, quads, groups, lane, STEP, FORM, NT, COLUMNS, TOGETHER, WHOLE,
-                  W, ASM)  # fmt: skip
+    return totals(weights, tile, x, quads, groups, lane, STEP, FORM, COLUMNS, TOGETHER, WHOLE, W,
+                  ASM)  # fmt: skip
 
 
 @triton.jit
 def some_quad_terms(acc, found, tail, x, left, lane, q: tl.constexpr, FORM: tl.constexpr,
-                    NT: tl.constexpr, COLUMNS: tl.constexpr, TOGETHER: tl.constexpr,
-                    WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+                    COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr,
+                    W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """Adds the terms of quad q of a segment, if there is one."""
     if WHOLE or left > 4 * q:
         if COLUMNS == 1 and ASM and FORM.bits < 16:
             acc = quad_terms(acc, found, tail, x, left, lane, q, FORM, WHOLE)
         else:
-            acc = block_quad_terms(acc, found, tail, x, left, q, FORM, NT, COLUMNS, TOGETHER, WHOLE,
+            acc = block_quad_terms(acc, found, tail, x, left, q, FORM, 1, COLUMNS, TOGETHER, WHOLE,
                                    W, ASM)  # fmt: skip
     return acc
 
 
 @triton.jit
 def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, SEGMENTS: tl.constexpr,
-             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """The sums of each thread's half of the segments, one row: segment after segment, as
-    `segment_terms` orders them. What is behind the last segment means nothing. PDL: to wait when
-    the first weights are under way."""
+    `segment_terms` orders them. What is behind the last segment means nothing."""
     HALF: tl.constexpr = (SEGMENTS + 1) // 2
     AHEAD: tl.constexpr = FORM.bits < 8
     parts = ()
     ahead = load_segment(tile, half * HALF, quads, lane, FORM, WHOLE, ASM)
-    wait(PDL)
     for i in tl.static_range(HALF):
         segment = tl.minimum(half * HALF + i, SEGMENTS - 1)
         weights = ahead
@@ -159,13 +157,6 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, SEGMENTS: t
         parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
                                       FORM, 1, 1, False, WHOLE, False, W, ASM)  # fmt: skip
     return parts
-
-
-@triton.jit
-def tile_of(record, tile, quads, FORM: tl.constexpr):
-    """Where a tile of a record begins."""
-    words = quads * FORM.quad + (quads + 3) // 4 * (8 * FORM.tail)
-    return record + tile.to(tl.int64) * words
 
 
 @triton.jit
@@ -236,54 +227,49 @@ def joined(parts, SEGMENTS: tl.constexpr):
 
 @triton.jit
 def gated_group(GATE, UP, x, number, count, quads, groups, OUT, OUT_INFO, out_row, rows, out_step,
-                GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr,
-                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, SEGMENTS: tl.constexpr,
-                WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+                GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, COLUMNS: tl.constexpr,
+                SEGMENTS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
     """silu(gate) * up as integers of the next product: program `number`, of which each stores a
-    group of 32 outputs, of `count` groups. PDL: to wait when the first weights are under way.
+    group of 32 outputs, of `count` groups.
 
     With one form for both: two tiles of gate and the same of up, by four warps, or by eight where
     there are SEGMENTS (not 0) to share. Otherwise W tiles of both, one after the other, which are
-    W / 2 groups. rows: of 8 * NT (or one) from `out_row` on, which are stored.
+    W / 2 groups. rows: of eight (or one) from `out_row` on, which are stored.
     """
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     warp = thread // 32
     R: tl.constexpr = 8 if COLUMNS == 2 else 4
-    place = tl.arange(0, R)
     if GATE_FORM == UP_FORM:
         tile = tile_of(tl.where(warp % 4 < 2, GATE, UP), number * 2 + warp % 2, quads, GATE_FORM)
         if SEGMENTS > 0:
             parts = parts_of(tile, x, quads, groups, warp // 4, lane, GATE_FORM, SEGMENTS, WHOLE, W,
-                             ASM, PDL)  # fmt: skip
+                             ASM)  # fmt: skip
+            g, u = joined(parts, SEGMENTS)
         else:
-            parts = tile_totals(tile, x, quads, groups, lane, GATE_FORM, NT, COLUMNS, TOGETHER,
-                                WHOLE, W, ASM, PDL)  # fmt: skip
-        for t in tl.static_range(NT):
-            if SEGMENTS > 0:
-                g, u = joined(parts, SEGMENTS)
-            else:
-                g, u = tl.split(tl.trans(square(parts, t * 2 * COLUMNS, COLUMNS, W)))
-            h = tl.reshape(scalar.silu(g) * u, [R, 32])
-            live = place < tl.where(number < count, rows - 8 * t, 0)
-            store_groups(OUT, OUT_INFO, h, out_row + 8 * t + place, number, out_step, live, R)
+            sums = tile_totals(tile, x, quads, groups, lane, GATE_FORM, COLUMNS, False, WHOLE, W,
+                               ASM)  # fmt: skip
+            g, u = tl.split(tl.trans(square(sums, 0, COLUMNS, W)))
+        h = tl.reshape(scalar.silu(g) * u, [R, 32])
+        place = tl.arange(0, R)
+        live = place < tl.where(number < count, rows, 0)
+        store_groups(OUT, OUT_INFO, h, out_row + place, number, out_step, live, R)
     else:
         # Tiles behind the last one are computed as the first.
         at = number * W + warp
         at = tl.where(at < count * 2, at, 0)
         first = tile_totals(tile_of(GATE, at, quads, GATE_FORM), x, quads, groups, lane, GATE_FORM,
-                            NT, COLUMNS, TOGETHER, WHOLE, W, ASM, PDL)  # fmt: skip
-        second = tile_totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM, NT,
-                             COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
+                            COLUMNS, False, WHOLE, W, ASM)  # fmt: skip
+        second = tile_totals(tile_of(UP, at, quads, UP_FORM), x, quads, groups, lane, UP_FORM,
+                             COLUMNS, False, WHOLE, W, ASM)  # fmt: skip
         M: tl.constexpr = W // 2 * R
         group = number * (W // 2) + tl.arange(0, M) // R
         row = tl.arange(0, M) % R
-        for t in tl.static_range(NT):
-            g = square(first, t * 2 * COLUMNS, COLUMNS, W)
-            h = scalar.silu(g) * square(second, t * 2 * COLUMNS, COLUMNS, W)
-            live = (row < rows - 8 * t) & (group < count)
-            store_groups(OUT, OUT_INFO, tl.reshape(h, [M, 32]), out_row + 8 * t + row, group,
-                         out_step, live, M)  # fmt: skip
+        h = scalar.silu(square(first, 0, COLUMNS, W)) * square(second, 0, COLUMNS, W)
+        live = (row < rows) & (group < count)
+        store_groups(OUT, OUT_INFO, tl.reshape(h, [M, 32]), out_row + row, group, out_step, live,
+                     M)  # fmt: skip
 
 
 @triton.jit
@@ -296,26 +282,59 @@ def expert_of(EXPERTS, ROUNDS, block, index, IN_ROUNDS: tl.constexpr):
     return expert
 
 
-_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "count", "shared_count",
-            "blocks", "index", "out_step", "programs", "shared_programs", "all_shared"]  # fmt: skip
+@triton.jit
+def gated_floats(G, U, first, rows, width, number, count, OUT, OUT_INFO, out_row, out_step,
+                 W: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """silu(G) * U, float32 [rows, width], as integers of the next product: eight rows from `first`
+    on and W of `count` groups."""
+    M: tl.constexpr = 8 * W
+    row = tl.arange(0, M) % 8
+    group = number * W + tl.arange(0, M) // 8
+    live = (first + row < rows) & (group < count)
+    n = group[:, None] * 32 + tl.arange(0, 32)[None, :]
+    at = (first + row).to(tl.int64)[:, None] * width + n
+    there = live[:, None] & (n < width)
+    g = tl.load(G + at, mask=there, other=0.0)
+    u = tl.load(U + at, mask=there, other=0.0)
+    wait(PDL)
+    store_groups(OUT, OUT_INFO, scalar.silu(g) * u, out_row + row, group, out_step, live, M)
 
 
-@triton.jit(do_not_specialize=_GATE_UP, do_not_specialize_on_alignment=["PAIRS"])
+@triton.jit
+def place_of(program, blocks, programs, ALONE: tl.constexpr):
+    """Number and block of a program. Where every pair is a block, the same outputs of all pairs are
+    neighbours: pairs of one expert find its weights in the cache."""
+    if ALONE:
+        number = program // blocks
+        block = program % blocks
+    else:
+        number = program % programs
+        block = program // programs
+    return number, block
+
+
+_GATE_UP = ["gate_apart", "up_apart", "rows", "step", "quads", "groups", "count", "shared_width",
+            "shared_count", "blocks", "index", "out_step", "programs", "shared_programs",
+            "all_shared"]  # fmt: skip
+
+
+@triton.jit(do_not_specialize=_GATE_UP,
+            do_not_specialize_on_alignment=["PAIRS", "SHARED_GATE", "SHARED_UP"])  # fmt: skip
 def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED_UP, OUT, OUT_INFO,
-            gate_apart, up_apart, rows, step, quads, groups, count, shared_count, blocks, index,
-            out_step, programs, shared_programs, all_shared, USED: tl.constexpr,
-            GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, SHARED_GATE_FORM: tl.constexpr,
-            SHARED_UP_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
+            gate_apart, up_apart, rows, step, quads, groups, count, shared_width, shared_count,
+            blocks, index, out_step, programs, shared_programs, all_shared, USED: tl.constexpr,
+            GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
             APART: tl.constexpr, SEGMENTS: tl.constexpr, IN_ROUNDS: tl.constexpr,
             WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
     rows, as input of down, whose rows are those of blocks.
 
-    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows:
-    they take longest, and their weights are known before the wait. Then `programs` a block of
-    pairs. count: groups of 32 outputs. ALONE: one row, pair p is block p, its expert EXPERTS[p];
-    SEGMENTS: of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says.
-    IN_ROUNDS: only experts whose round is `index`; the shared one in round 0.
+    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` for eight rows:
+    its products, float32 SHARED_GATE and SHARED_UP [rows, shared_width], were there before the
+    kernel before began. Then `programs` a block of pairs. count: groups of 32 outputs. ALONE: pair
+    p is block p, its expert EXPERTS[p]; SEGMENTS: of the inputs where warps share them, or 0.
+    APART: matrices lie as `record_of` says. IN_ROUNDS: only experts whose round is `index`; the
+    shared one in round 0.
     """
     program = tl.program_id(0)
     lane = tl.arange(0, 32 * W) % 32
@@ -323,25 +342,12 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
         if index > 0:
             wait(PDL)
             return
-        number = program % shared_programs
-        place = program // shared_programs
-        out_row = (blocks + place) * (8 * NT)
-        own_gate = SHARED_GATE.to(tl.pointer_type(tl.int32))
-        own_up = SHARED_UP.to(tl.pointer_type(tl.int32))
-        if ALONE:
-            the_row = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
-            gated_group(own_gate, own_up, the_row, number, shared_count, quads, groups, OUT,
-                        OUT_INFO, out_row, 1, out_step, SHARED_GATE_FORM, SHARED_UP_FORM, 1, 1,
-                        False, SEGMENTS, WHOLE, W, ASM, PDL)  # fmt: skip
-        else:
-            first = place * NT
-            rows_of = input_of_blocks(CODES, INFO, first, step, (rows + 7) // 8, lane, NT)
-            gated_group(own_gate, own_up, rows_of, number, shared_count, quads, groups, OUT,
-                        OUT_INFO, out_row, rows - 8 * first, out_step, SHARED_GATE_FORM,
-                        SHARED_UP_FORM, NT, 2, True, 0, WHOLE, W, ASM, PDL)  # fmt: skip
+        first = program // shared_programs * 8
+        gated_floats(SHARED_GATE, SHARED_UP, first, rows, shared_width, program % shared_programs,
+                     shared_count, OUT, OUT_INFO, blocks * (8 * NT) + first, out_step, W,
+                     PDL)  # fmt: skip
     else:
-        number = (program - all_shared) % programs
-        block = (program - all_shared) // programs
+        number, block = place_of(program - all_shared, blocks, programs, ALONE)
         out_row = block * (8 * NT)
         pairs = PAIRS + out_row
         wait(PDL)
@@ -354,32 +360,40 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
         gate = record_of(GATES, gate_apart, expert, APART)
         up = record_of(UPS, up_apart, expert, APART)
         if ALONE:
-            x = input_of_rows(CODES, INFO, 0, 0, 0, step, lane)
+            row = block // USED
+            x = input_of_rows(CODES, INFO, row, row, row, step, lane)
             gated_group(gate, up, x, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
-                        out_step, GATE_FORM, UP_FORM, 1, 1, False, SEGMENTS, WHOLE, W, ASM,
-                        False)  # fmt: skip
+                        out_step, GATE_FORM, UP_FORM, 1, SEGMENTS, WHOLE, W, ASM)  # fmt: skip
+        elif NT > 1:
+            many = ()
+            for t in tl.static_range(NT):
+                many = many + input_of_pairs(CODES, INFO, pairs + 8 * t, step, lane, USED)
+            gated_rows(gate, up, many, number, count, quads, groups, OUT, OUT_INFO, out_row,
+                       out_step, GATE_FORM, UP_FORM, NT, WHOLE, W, ASM)  # fmt: skip
         elif second < 0:
             its_row = only // USED
             one = input_of_rows(CODES, INFO, its_row, its_row, its_row, step, lane)
             gated_group(gate, up, one, number, count, quads, groups, OUT, OUT_INFO, out_row, 1,
-                        out_step, GATE_FORM, UP_FORM, 1, 1, False, 0, WHOLE, W, ASM,
-                        False)  # fmt: skip
+                        out_step, GATE_FORM, UP_FORM, 1, 0, WHOLE, W, ASM)  # fmt: skip
         else:
-            some = ()
-            for t in tl.static_range(NT):
-                row = tl.maximum(tl.load(pairs + 8 * t + lane // 4), 0) // USED
-                even = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2), 0) // USED
-                odd = tl.maximum(tl.load(pairs + 8 * t + lane % 4 * 2 + 1), 0) // USED
-                some = some + input_of_rows(CODES, INFO, row, even, odd, step, lane)
-            gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row,
-                        8 * NT, out_step, GATE_FORM, UP_FORM, NT, 2, False, 0, WHOLE, W, ASM,
-                        False)  # fmt: skip
+            some = input_of_pairs(CODES, INFO, pairs, step, lane, USED)
+            gated_group(gate, up, some, number, count, quads, groups, OUT, OUT_INFO, out_row, 8,
+                        out_step, GATE_FORM, UP_FORM, 2, 0, WHOLE, W, ASM)  # fmt: skip
 
 
 @triton.jit
-def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, NT: tl.constexpr,
-               COLUMNS: tl.constexpr, GATHERED: tl.constexpr):  # fmt: skip
-    """OUT[row, n] of each thread's products. GATHERED: rows ROWS[0..], where they are not negative;
+def input_of_pairs(CODES, INFO, PAIRS, step, lane, USED: tl.constexpr):
+    """A block of eight pairs as `input_of_rows` gives it."""
+    row = tl.maximum(tl.load(PAIRS + lane // 4), 0) // USED
+    even = tl.maximum(tl.load(PAIRS + lane % 4 * 2), 0) // USED
+    odd = tl.maximum(tl.load(PAIRS + lane % 4 * 2 + 1), 0) // USED
+    return input_of_rows(CODES, INFO, row, even, odd, step, lane)
+
+
+@triton.jit
+def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, AT: tl.constexpr,
+               NT: tl.constexpr, COLUMNS: tl.constexpr, GATHERED: tl.constexpr):  # fmt: skip
+    """OUT[row, n] of each thread's products, from total[AT] on. GATHERED: rows ROWS[0..], where they are not negative;
     otherwise those from `first` on that are less than `rows`."""
     for t in tl.static_range(NT):
         for c in tl.static_range(2 * COLUMNS):
@@ -390,7 +404,7 @@ def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, NT: tl.constexp
             if COLUMNS == 1:
                 live = live & (lane % 4 == 0)
             at = OUT + row.to(tl.int64) * width + n
-            tl.store(at, total[t * 2 * COLUMNS + c], mask=live)
+            tl.store(at, total[AT + t * 2 * COLUMNS + c], mask=live)
 
 
 @triton.constexpr_function
@@ -412,36 +426,35 @@ def load_tile(tile, lane, FORM: tl.constexpr, QUADS: tl.constexpr, ASM: tl.const
 
 
 @triton.jit
-def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, NT: tl.constexpr,
-               COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, QUADS: tl.constexpr,
-               FULL: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, COLUMNS: tl.constexpr,
+               TOGETHER: tl.constexpr, QUADS: tl.constexpr, FULL: tl.constexpr, W: tl.constexpr,
+               ASM: tl.constexpr):  # fmt: skip
     """What `totals` gives, of what `load_tile` gave. FULL: all quads have four groups."""
-    total = no_terms(NT, COLUMNS, W)
+    total = no_terms(1, COLUMNS, W)
     for s in tl.static_range((QUADS + 3) // 4):
-        acc = no_terms(NT, COLUMNS, W)
-        at = at_segment(x, s, NT)
-        left = groups - 16 * s
+        acc = no_terms(1, COLUMNS, W)
+        at = at_segment(x, s, 1)
         for q in tl.static_range(_quads_of_segment(QUADS, s)):
             if COLUMNS == 1 and ASM and FORM.bits < 16:
-                acc = quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, left, lane, q,
-                                 FORM, FULL)  # fmt: skip
+                acc = quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, groups - 16 * s,
+                                 lane, q, FORM, FULL)  # fmt: skip
             else:
-                acc = block_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, left, q,
-                                       FORM, NT, COLUMNS, TOGETHER, FULL, W, ASM)  # fmt: skip
-        total = add_each(total, acc, 2 * NT * COLUMNS)
+                acc = block_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
+                                       groups - 16 * s, q, FORM, 1, COLUMNS, TOGETHER, FULL, W,
+                                       ASM)  # fmt: skip
+        total = add_each(total, acc, 2 * COLUMNS)
     return total
 
 
 @triton.jit
 def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, width, first, rows,
-                      FORM: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
-                      TOGETHER: tl.constexpr, GATHERED: tl.constexpr, QUADS: tl.constexpr,
-                      WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+                      FORM: tl.constexpr, COLUMNS: tl.constexpr, GATHERED: tl.constexpr,
+                      QUADS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
                       PDL: tl.constexpr):  # fmt: skip
-    """Products of `each` tiles a warp, from `begin` on, stored as `store_rows` says. QUADS: of a
-    tile that fits in registers as a whole, or 0. WHOLE: quads have four groups each where tiles
-    fit, else segments 16. The first weights come before the wait; where tiles are small, one is
-    loaded while the one before is computed."""
+    """Products of `each` tiles a warp with one block of rows, from `begin` on, stored as
+    `store_rows` says. QUADS: of a tile that fits in registers as a whole, or 0. WHOLE: quads have
+    four groups each where tiles fit, else segments 16. The first weights come before the wait;
+    where tiles are small, one is loaded while the one before is computed."""
     lane = tl.arange(0, 32 * W) % 32
     SMALL: tl.constexpr = QUADS * (FORM.codes + FORM.low + FORM.numbers + FORM.scales) <= 40
     STEP: tl.constexpr = many_quads(FORM)
@@ -457,20 +470,36 @@ def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, w
         near = tile_of(record, after, quads, FORM)
         if QUADS > 0:
             now = weights
-            if SMALL and NT == 1:
+            if SMALL:
                 weights = load_tile(near, lane, FORM, QUADS, ASM)
-            y = tile_terms(now, x, groups, lane, FORM, NT, COLUMNS, TOGETHER, QUADS, WHOLE, W,
-                           ASM)  # fmt: skip
-            if not SMALL or NT > 1:
+            y = tile_terms(now, x, groups, lane, FORM, COLUMNS, True, QUADS, WHOLE, W, ASM)
+            if not SMALL:
                 if i + 1 < each:
                     weights = load_tile(near, lane, FORM, QUADS, ASM)
         else:
-            y = totals(weights, at, x, quads, groups, lane, STEP, FORM, NT, COLUMNS, TOGETHER,
-                       WHOLE, W, ASM)  # fmt: skip
+            y = totals(weights, at, x, quads, groups, lane, STEP, FORM, COLUMNS, True, WHOLE, W,
+                       ASM)  # fmt: skip
             if i + 1 < each:
                 weights = load_part(near, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
             at = near
-        store_rows(OUT, y, begin + i, width, ROWS, first, rows, lane, NT, COLUMNS, GATHERED)
+        store_rows(OUT, y, begin + i, width, ROWS, first, rows, lane, 0, 1, COLUMNS,
+                   GATHERED)  # fmt: skip
+
+
+@triton.jit
+def rows_of_tiles(record, x, OUT, ROWS, begin, tiles, quads, groups, width, first, rows,
+                  FORM: tl.constexpr, NT: tl.constexpr, GATHERED: tl.constexpr, WHOLE: tl.constexpr,
+                  W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    """The same with NT blocks of rows, TILES tiles a warp."""
+    lane = tl.arange(0, 32 * W) % 32
+    where = ()
+    for t in tl.static_range(TILES):
+        where = where + (tile_of(record, tl.minimum(begin + t, tiles - 1), quads, FORM),)
+    total = totals_of_tiles(where, x, quads, groups, lane, TILES, FORM, NT, True, WHOLE, W, ASM,
+                            PDL)  # fmt: skip
+    for t in tl.static_range(TILES):
+        store_rows(OUT, total, begin + t, width, ROWS, first, rows, lane, 4 * NT * t, NT, 2,
+                   GATHERED)  # fmt: skip
 
 
 _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "shared_groups",
@@ -482,13 +511,14 @@ _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "s
 def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
          step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index, each,
          programs, shared_programs, all_shared, FORM: tl.constexpr, SHARED_FORM: tl.constexpr,
-         NT: tl.constexpr, ALONE: tl.constexpr, APART: tl.constexpr, IN_ROUNDS: tl.constexpr,
-         QUADS: tl.constexpr, SHARED_QUADS: tl.constexpr, WHOLE: tl.constexpr,
-         SHARED_WHOLE: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+         NT: tl.constexpr, ALONE: tl.constexpr, ONE: tl.constexpr, APART: tl.constexpr,
+         IN_ROUNDS: tl.constexpr, QUADS: tl.constexpr, SHARED_QUADS: tl.constexpr,
+         WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr, ASM: tl.constexpr,
+         PDL: tl.constexpr):  # fmt: skip
     """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width].
 
-    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows
-    and a tile a warp; then `programs` a block of pairs, `each` tiles a warp. Experts, pairs and
+    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows;
+    then `programs` a block of pairs, `each` tiles a warp. ONE: there is one row. Experts, pairs and
     weights were there before `gate_up` began: they are read before the wait.
     """
     W: tl.constexpr = 4
@@ -504,20 +534,22 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ap
         block = blocks + place
         begin = program % shared_programs * W + warp
         own = SHARED.to(tl.pointer_type(tl.int32))
-        row = place * (8 * NT)
-        if ALONE:
-            the_row = input_of_rows(CODES, INFO, block * 8, block * 8, block * 8, step, lane)
-            products_of_tiles(own, the_row, SHARED_OUT, PAIRS, begin, 1, tiles, shared_quads,
-                              shared_groups, width, row, rows, SHARED_FORM, 1, 1, False, False,
-                              SHARED_QUADS, SHARED_WHOLE, W, ASM, PDL)  # fmt: skip
-        else:
+        if NT > 1:
             rows_of = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
-            products_of_tiles(own, rows_of, SHARED_OUT, PAIRS, begin, 1, tiles, shared_quads,
-                              shared_groups, width, row, rows, SHARED_FORM, NT, 2, True, False,
-                              SHARED_QUADS, SHARED_WHOLE, W, ASM, PDL)  # fmt: skip
+            rows_of_tiles(own, rows_of, SHARED_OUT, PAIRS, begin * TILES, tiles, shared_quads,
+                          shared_groups, width, place * (8 * NT), rows, SHARED_FORM, NT, False,
+                          SHARED_WHOLE, W, ASM, PDL)  # fmt: skip
+        else:
+            few = input_of_blocks(CODES, INFO, block, step, block + 1, lane, 1)
+            if ONE:
+                few = input_of_rows(CODES, INFO, block * 8, block * 8, block * 8, step, lane)
+            products_of_tiles(own, few, SHARED_OUT, PAIRS, begin, 1, tiles, shared_quads,
+                              shared_groups, width, place * 8, rows, SHARED_FORM,
+                              1 if ONE else 2, False, SHARED_QUADS, SHARED_WHOLE, W, ASM,
+                              PDL)  # fmt: skip
     else:
-        block = (program - all_shared) // programs
-        begin = ((program - all_shared) % programs * W + warp) * each
+        number, block = place_of(program - all_shared, blocks, programs, ALONE)
+        begin = (number * W + warp) * each
         first = block * (8 * NT)
         where = PAIRS + first
         if not ALONE:
@@ -530,15 +562,16 @@ def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, ap
         if ALONE:
             x = input_of_rows(CODES, INFO, first, first, first, step, lane)
             products_of_tiles(record, x, OUT, where, begin, each, tiles, quads, groups, width,
-                              block, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, W, ASM,
-                              PDL)  # fmt: skip
+                              block, pairs, FORM, 1, False, QUADS, WHOLE, W, ASM, PDL)  # fmt: skip
+        elif NT > 1:
+            many = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
+            rows_of_tiles(record, many, OUT, where, begin, tiles, quads, groups, width, 0, pairs,
+                          FORM, NT, True, WHOLE, W, ASM, PDL)  # fmt: skip
         elif second < 0:
             one = input_of_rows(CODES, INFO, first, first, first, step, lane)
             products_of_tiles(record, one, OUT, where, begin, each, tiles, quads, groups, width,
-                              only, pairs, FORM, 1, 1, False, False, QUADS, WHOLE, W, ASM,
-                              PDL)  # fmt: skip
+                              only, pairs, FORM, 1, False, QUADS, WHOLE, W, ASM, PDL)  # fmt: skip
         else:
-            some = input_of_blocks(CODES, INFO, block * NT, step, block * NT + NT, lane, NT)
+            some = input_of_blocks(CODES, INFO, block, step, block + 1, lane, 1)
             products_of_tiles(record, some, OUT, where, begin, each, tiles, quads, groups, width, 0,
-                              pairs, FORM, NT, 2, True, True, QUADS, WHOLE, W, ASM,
-                              PDL)  # fmt: skip
+                              pairs, FORM, 2, True, QUADS, WHOLE, W, ASM, PDL)  # fmt: skip

@@ -182,11 +182,9 @@ def _factors(found, j: tl.constexpr, OUT: tl.constexpr, FORM: tl.constexpr, like
 
 
 @triton.jit
-def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
-                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
-                ASM: tl.constexpr):  # fmt: skip
-    """Adds the terms of group i of a segment to acc. Arguments as in `segment_terms`; found: the
-    group's quad; ok: whether the group exists."""
+def group_factors(found, tail, i: tl.constexpr, FORM: tl.constexpr, ASM: tl.constexpr):
+    """What the terms of group i of a segment need of its weights, a tuple for `block_terms`; found:
+    the group's quad."""
     j: tl.constexpr = i % 4
     a0, a2 = unpack.halves(found, j, 0, FORM, ASM)
     a1, a3 = unpack.halves(found, j, 1, FORM, ASM)
@@ -194,59 +192,86 @@ def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT
     m1, c1, h1 = _factors(found, j, 1, FORM, a0, ASM)
     d0 = unpack.scale(found, tail, i, 0, 0, FORM)
     d1 = unpack.scale(found, tail, i, 0, 1, FORM)
+    factors = (a0, a1, a2, a3, m0, m1, c0, c1, h0, h1, d0, d1)
     if FORM.minimum:
-        dm0 = unpack.scale(found, tail, i, 1, 0, FORM)
-        dm1 = unpack.scale(found, tail, i, 1, 1, FORM)
-        M: tl.constexpr = FORM.multipliers
-        if FORM.minimum_multipliers > 0:
-            mm0 = unpack.number(found, j, M, 0, 0, FORM, ASM)
-            mm1 = unpack.number(found, j, M, 1, 0, FORM, ASM)
-        if FORM.minimum_multipliers == 2:
-            mh0 = unpack.number(found, j, M + 1, 0, 0, FORM, ASM)
-            mh1 = unpack.number(found, j, M + 1, 1, 0, FORM, ASM)
+        factors = factors + (unpack.scale(found, tail, i, 1, 0, FORM),)
+        factors = factors + (unpack.scale(found, tail, i, 1, 1, FORM),)
+        for which in tl.static_range(FORM.multipliers, FORM.multipliers + FORM.minimum_multipliers):
+            factors = factors + (unpack.number(found, j, which, 0, 0, FORM, ASM),)
+            factors = factors + (unpack.number(found, j, which, 1, 0, FORM, ASM),)
+    return factors
+
+
+@triton.jit
+def block_input(x, lane, i: tl.constexpr, t: tl.constexpr, COLUMNS: tl.constexpr,
+                TOGETHER: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """Words of group i of a segment of block t: bytes, and info of COLUMNS rows."""
+    found = unpack.words(x[3 * t], lane, 128 * i, 2, False, ASM)
+    if TOGETHER or COLUMNS == 1:
+        found = found + unpack.words(x[3 * t + 1], lane, 16 * i, 2 * COLUMNS, False, ASM)
+    else:
+        found = found + unpack.words(x[3 * t + 1], lane, 16 * i, 2, False, ASM)
+        found = found + unpack.words(x[3 * t + 2], lane, 16 * i, 2, False, ASM)
+    return found
+
+
+@triton.jit
+def block_terms(acc, factors, given, ok, ACC: tl.constexpr, AT: tl.constexpr, FORM: tl.constexpr,
+                COLUMNS: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    """acc[ACC] and the 2 * COLUMNS - 1 behind it, plus the terms of a group with one block of rows.
+    given: what `block_input` gave, from AT on."""
+    a0 = factors[0]
+    if FORM.bias != 0:
+        even = _weighed_sums(given[AT + 3], -FORM.bias, -FORM.bias, ASM)
+        odd = _weighed_sums(given[AT + 2 * COLUMNS + 1], -FORM.bias, -FORM.bias, ASM)
+    else:
+        even = tl.full(a0.shape, _MAGIC if ASM else 0, tl.int32)
+        odd = even
+    if FORM.multipliers == 2:
+        p = half_products(a0, factors[1], given[AT], even, odd, W, FORM.unsigned, ASM)
+        h = half_products(factors[2], factors[3], given[AT + 1], even, odd, W, FORM.unsigned, ASM)
+    else:
+        p = products(a0, factors[1], factors[2], factors[3], given[AT], given[AT + 1], even, odd, W,
+                     FORM.unsigned, ASM)  # fmt: skip
+        h = p
+    out = ()
+    for o in tl.static_range(2):
+        for r in tl.static_range(COLUMNS):
+            s = given[AT + 2 + 2 * r].to(tl.float32, bitcast=True)
+            if not WHOLE:
+                s = tl.where(ok, s, 0.0)
+            value = _times(p[2 * o + r], factors[4 + o], factors[6 + o], ASM)
+            if FORM.multipliers == 2:
+                value = _second(h[2 * o + r], factors[8 + o], value, ASM)
+            term = (value * s) * factors[10 + o]
+            if FORM.minimum:
+                sums = given[AT + 3 + 2 * r]
+                if FORM.minimum_multipliers == 2:
+                    low = _float(_weighed_sums(sums, 1, 0, ASM), ASM) * factors[14 + o]
+                    high = _float(_weighed_sums(sums, 0, 1, ASM), ASM) * factors[16 + o]
+                    low = low + high
+                else:
+                    low = _float(_weighed_sums(sums, 1, 1, ASM), ASM)
+                    if FORM.minimum_multipliers == 1:
+                        low = low * factors[14 + o]
+                term = term - (low * s) * factors[12 + o]
+            out = out + (acc[ACC + o * COLUMNS + r] + term,)
+    return out
+
+
+@triton.jit
+def group_terms(acc, found, tail, x, ok, i: tl.constexpr, FORM: tl.constexpr, NT: tl.constexpr,
+                COLUMNS: tl.constexpr, TOGETHER: tl.constexpr, WHOLE: tl.constexpr, W: tl.constexpr,
+                ASM: tl.constexpr):  # fmt: skip
+    """Adds the terms of group i of a segment to acc. Arguments as in `segment_terms`; found: the
+    group's quad; ok: whether the group exists."""
+    factors = group_factors(found, tail, i, FORM, ASM)
     out = ()
     for t in tl.static_range(NT):
-        b = unpack.words(x[3 * t], ok, 128 * i, 2, False, ASM)
-        if TOGETHER or COLUMNS == 1:
-            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2 * COLUMNS, False, ASM)
-        else:
-            info = unpack.words(x[3 * t + 1], ok, 16 * i, 2, False, ASM)
-            info = info + unpack.words(x[3 * t + 2], ok, 16 * i, 2, False, ASM)
-        if FORM.bias != 0:
-            even = _weighed_sums(info[1], -FORM.bias, -FORM.bias, ASM)
-            odd = _weighed_sums(info[2 * COLUMNS - 1], -FORM.bias, -FORM.bias, ASM)
-        else:
-            even = tl.full(a0.shape, _MAGIC if ASM else 0, tl.int32)
-            odd = even
-        if FORM.multipliers == 2:
-            p = half_products(a0, a1, b[0], even, odd, W, FORM.unsigned, ASM)
-            h = half_products(a2, a3, b[1], even, odd, W, FORM.unsigned, ASM)
-        else:
-            p = products(a0, a1, a2, a3, b[0], b[1], even, odd, W, FORM.unsigned, ASM)
-            h = p
-        for o in tl.static_range(2):
-            m = m1 if o else m0
-            d = d1 if o else d0
-            for r in tl.static_range(COLUMNS):
-                s = info[2 * r].to(tl.float32, bitcast=True)
-                if not WHOLE:
-                    s = tl.where(ok, s, 0.0)
-                value = _times(p[2 * o + r], m, c1 if o else c0, ASM)
-                if FORM.multipliers == 2:
-                    value = _second(h[2 * o + r], h1 if o else h0, value, ASM)
-                term = (value * s) * d
-                if FORM.minimum:
-                    sums = info[2 * r + 1]
-                    if FORM.minimum_multipliers == 2:
-                        low = _float(_weighed_sums(sums, 1, 0, ASM), ASM) * (mm1 if o else mm0)
-                        high = _float(_weighed_sums(sums, 0, 1, ASM), ASM) * (mh1 if o else mh0)
-                        low = low + high
-                    else:
-                        low = _float(_weighed_sums(sums, 1, 1, ASM), ASM)
-                        if FORM.minimum_multipliers == 1:
-                            low = low * (mm1 if o else mm0)
-                    term = term - (low * s) * (dm1 if o else dm0)
-                out = out + (acc[(2 * t + o) * COLUMNS + r] + term,)
+        given = block_input(x, factors[0], i, t, COLUMNS, TOGETHER, ASM)
+        out = out + block_terms(acc, factors, given, ok, 2 * COLUMNS * t, 0, FORM, COLUMNS, WHOLE,
+                                W, ASM)  # fmt: skip
     return out
 
 

@@ -63,9 +63,12 @@ def test_mixture(
     assert same_bits(both.got(residual, shares, x), wanted)
 
 
-def test_rows_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eleven rows of two experts each, in blocks as of prompts: some have more than eight pairs."""
-    monkeypatch.setattr(kernels, "_CROWDED", 2)
+@pytest.mark.parametrize(("few", "crowded"), [(80, 16), (0, 16), (0, 2)])
+def test_rows_are_independent(few: int, crowded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven rows of two experts each: alone, in blocks, and as of prompts; some experts have more
+    than eight pairs."""
+    monkeypatch.setattr(kernels, "_FEW", few)
+    monkeypatch.setattr(kernels, "_CROWDED", crowded)
     both, x = mixture(), activations(11, WIDTH)
     x[1:10] = x[1]
     residual, shares = residuals(11, 2)

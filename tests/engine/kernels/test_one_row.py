@@ -26,9 +26,9 @@ def row_by_tile(CODES, INFO, RECORD, OUT, row, step, quads, groups, FORM: tl.con
     tile = RECORD.to(tl.pointer_type(tl.int32)) + lane * 0
     if QUADS:
         weights = load_tile(tile, lane, FORM, QUADS, True)
-        y = tile_terms(weights, x, groups, lane, FORM, 1, 1, False, QUADS, WHOLE, 1, True)
+        y = tile_terms(weights, x, groups, lane, FORM, 1, False, QUADS, WHOLE, 1, True)
     else:
-        y = tile_totals(tile, x, quads, groups, lane, FORM, 1, 1, False, WHOLE, 1, True, False)
+        y = tile_totals(tile, x, quads, groups, lane, FORM, 1, False, WHOLE, 1, True)
     tl.store(OUT + lane, y[0])
     tl.store(OUT + 32 + lane, y[1])
 
