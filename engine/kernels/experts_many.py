@@ -7,7 +7,7 @@ warp that loads them for one tile waits for them most of the time.
 
 # Tuples of tensors grow by addition: the compiler of kernels knows no unpacking.
 # ruff: noqa: RUF005
-# mypy: disable-error-code="assignment,union-attr,var-annotated"
+# mypy: disable-error-code="assignment,misc,union-attr,var-annotated"
 
 from __future__ import annotations
 
