@@ -138,12 +138,15 @@ class ExpertStore:
                 target = self._slots[place] if place >= 0 else host[-1 - place]
                 target[: records.shape[1]].copy_(record)
 
-    def rounds_for(self, pairs: int) -> int:
+    def rounds_for(self, pairs: int, direct: bool = False) -> int:
         """In how many rounds the experts of a window of so many pairs are there."""
+        if direct:
+            return 1
         return max(1, -(-min(pairs, self.count - self.resident) // self._staging.room))
 
-    def begin(self, blocks: Blocks) -> None:
-        """Finds the experts of a window; `fetch` of round 0, 1, ... then brings them."""
+    def begin(self, blocks: Blocks, direct: bool = False) -> None:
+        """Finds the experts of a window; `fetch` of round 0, 1, ... then brings them, or with
+        `direct` only those that change places: the others are read where they lie."""
         policy = self._policy
         assign[(1,)](
             blocks.counts, self.places, self.uses, self.tally, self._addresses, self.rounds,
@@ -151,7 +154,7 @@ class ExpertStore:
             self._slots.data_ptr(), self._host.data_ptr(),
             self._staging.address(self.record_bytes), self._staging.room, self.record_bytes,
             self._up, self._down, policy.every, policy.swaps, policy.decay, policy.min_gain,
-            POWER=triton.next_power_of_2(self.count), num_warps=4, **launch_options(self.places),
+            int(direct), POWER=triton.next_power_of_2(self.count), num_warps=4, **launch_options(self.places),
         )  # fmt: skip
 
     def fetch(self, index: int) -> None:

@@ -77,8 +77,11 @@ def _products(
         blocks = blocks_of(experts, count, ROWS * high)
     rounds = 1
     if store is not None and blocks is not None:
-        store.begin(blocks)
-        rounds = store.rounds_for(experts.numel())
+        # Most experts have one block then, which reads their weights once. Float kernels read by
+        # pairs.
+        direct = blocks.size == ROWS and _integers(*routed)
+        store.begin(blocks, direct)
+        rounds = store.rounds_for(experts.numel(), direct)
     together = bool(made) and _integers(last)
     launches = None
     if _integers(*routed):

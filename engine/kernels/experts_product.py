@@ -74,8 +74,6 @@ def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.c
         acc = no_terms(1, COLUMNS, W)
         at = at_segment(x, segment, 1)
         left = groups - segment * 16
-        # At the end the last one again, which is near.
-        after = tl.minimum(segment + 1, segments - 1)
         tail = weights[STEP]
         for part in tl.static_range(4 // STEP):
             now = weights
@@ -84,6 +82,8 @@ def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.c
                     weights = load_part(tile, segment, quads, lane, part + 1, STEP, FORM, WHOLE,
                                         ASM)  # fmt: skip
                 else:
+                    # At the end the last one again, which is near.
+                    after = tl.minimum(segment + 1, segments - 1)
                     weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
                 at = pinned(at, lane, ASM)
             for i in tl.static_range(STEP):
@@ -91,7 +91,7 @@ def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.c
                                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
         if STEP == 4:
             if segment + 1 < segments:
-                weights = load_part(tile, after, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+                weights = load_part(tile, segment + 1, quads, lane, 0, STEP, FORM, WHOLE, ASM)
         total = add_each(total, acc, 2 * COLUMNS)
     return total
 
@@ -465,23 +465,22 @@ def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, w
         weights = load_part(at, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
     wait(PDL)
     for i in range(each):
-        # At the end the last one again, which is near.
-        after = tl.minimum(begin + tl.minimum(i + 1, each - 1), tiles - 1)
-        near = tile_of(record, after, quads, FORM)
+        after = tile_of(record, tl.minimum(begin + i + 1, tiles - 1), quads, FORM)
         if QUADS > 0:
             now = weights
             if SMALL:
-                weights = load_tile(near, lane, FORM, QUADS, ASM)
+                if i + 1 < each:
+                    weights = load_tile(after, lane, FORM, QUADS, ASM)
             y = tile_terms(now, x, groups, lane, FORM, COLUMNS, True, QUADS, WHOLE, W, ASM)
             if not SMALL:
                 if i + 1 < each:
-                    weights = load_tile(near, lane, FORM, QUADS, ASM)
+                    weights = load_tile(after, lane, FORM, QUADS, ASM)
         else:
             y = totals(weights, at, x, quads, groups, lane, STEP, FORM, COLUMNS, True, WHOLE, W,
                        ASM)  # fmt: skip
             if i + 1 < each:
-                weights = load_part(near, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
-            at = near
+                weights = load_part(after, 0, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+            at = after
         store_rows(OUT, y, begin + i, width, ROWS, first, rows, lane, 0, 1, COLUMNS,
                    GATHERED)  # fmt: skip
 

@@ -1,9 +1,10 @@
 """Brings what a window's experts need from host memory to the device, inside the window.
 
 `assign` is one program: it finds which experts of a window lie in host memory and where they go,
-and `fetch` copies. An expert that comes anyway and was used more than one on the device may change
-places with it: both directions of the wire carry a record then. Where a record lies never changes
-what is computed with it.
+and `fetch` copies. Where hardly an expert is read twice, its products read it over the wire: they
+take no longer than a copy, which would come on top. An expert that comes anyway and was used more
+than one on the device may change places with it: both directions of the wire carry a record then.
+Where a record lies never changes what is computed with it.
 """
 
 # mypy: disable-error-code="assignment"
@@ -24,11 +25,11 @@ def first_of(hit, e, POWER: tl.constexpr):
 
 @triton.jit(do_not_specialize=[
     "count", "slots", "host", "staging", "room", "step", "up", "down", "every", "swaps", "decay",
-    "gain",
+    "gain", "direct",
 ])  # fmt: skip
 def assign(COUNTS, PLACES, USES, TALLY, ADDRESSES, ROUNDS, EXCHANGES, COPIES, LENGTHS,
            count, slots, host, staging, room, step, up, down, every, swaps, decay, gain,
-           POWER: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+           direct, POWER: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """Addresses of the window's experts, and the copies that make them true. One program.
 
     COUNTS int32 [E]: pairs of each expert in this window. PLACES int32 [E]: the slot on the device,
@@ -42,6 +43,7 @@ def assign(COUNTS, PLACES, USES, TALLY, ADDRESSES, ROUNDS, EXCHANGES, COPIES, LE
     slots, host, staging: addresses of records, which lie `step` bytes apart; up, down: where in a
     record these matrices begin. In every `every`-th window up to `swaps` missing experts change
     places with resident ones that it does not use and that were used less than 1 / gain as much.
+    direct: 1 if the other missing ones are read where they lie, else 0.
     """
     wait(PDL)
     e = tl.arange(0, POWER)
@@ -75,15 +77,17 @@ def assign(COUNTS, PLACES, USES, TALLY, ADDRESSES, ROUNDS, EXCHANGES, COPIES, LE
     rank = tl.cumsum(missing, 0) - missing
     missing = missing > 0
     stage = staging + (rank % room).to(tl.int64) * step
-    address = tl.where(missing, stage, slots + tl.maximum(place, 0).to(tl.int64) * step)
+    lies = host + (-1 - place).to(tl.int64) * step
+    comes_to = tl.where(direct > 0, lies, stage)
+    address = tl.where(missing, comes_to, slots + tl.maximum(place, 0).to(tl.int64) * step)
     tl.store(ADDRESSES + e, address, mask=live)
     tl.store(ADDRESSES + count + e, address + up, mask=live)
     tl.store(ADDRESSES + 2 * count + e, address + down, mask=live)
-    tl.store(ROUNDS + e, tl.where(missing, rank // room, 0), mask=live)
-    tl.store(COPIES + 2 * rank, host + (-1 - place).to(tl.int64) * step, mask=missing)
+    tl.store(ROUNDS + e, tl.where(missing & (direct == 0), rank // room, 0), mask=live)
+    tl.store(COPIES + 2 * rank, lies, mask=missing)
     tl.store(COPIES + 2 * rank + 1, stage, mask=missing)
     tl.store(LENGTHS, exchanged)
-    tl.store(LENGTHS + 1, wanted - exchanged)
+    tl.store(LENGTHS + 1, tl.where(direct > 0, 0, wanted - exchanged))
     tl.store(PLACES + e, place, mask=live)
     tl.store(USES + e, tl.where(due, uses * decay, uses), mask=live)
     tl.store(TALLY, windows)

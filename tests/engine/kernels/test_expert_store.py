@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from engine.kernels import experts as kernels
 from engine.kernels.expert_store import ExpertStore, Policy, Staging
 from engine.kernels.experts_blocks import Blocks
 from tests.engine.kernels.mixtures import (
@@ -20,9 +21,14 @@ from tests.engine.reference.checks import same_bits
 NEVER = Policy(every=0)
 
 
+@pytest.mark.parametrize("crowded", [16, 0])
 @pytest.mark.parametrize("resident", [0, 4])
-def test_the_same_bits_for_any_budget(resident: int) -> None:
-    """Windows that need more experts than staging holds take several rounds."""
+def test_the_same_bits_for_any_budget(
+    resident: int, crowded: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few pairs are read where their experts lie; windows of many that need more experts than
+    staging holds take several rounds."""
+    monkeypatch.setattr(kernels, "_CROWDED", crowded)
     both = mixture()
     changed, store = stored(both, resident, 2, Policy(every=2, swaps=1, min_gain=0))
     for rows in (1, 5):
