@@ -154,7 +154,8 @@ class ExpertStore:
             self._slots.data_ptr(), self._host.data_ptr(),
             self._staging.address(self.record_bytes), self._staging.room, self.record_bytes,
             self._up, self._down, policy.every, policy.swaps, policy.decay, policy.min_gain,
-            int(direct), POWER=triton.next_power_of_2(self.count), num_warps=4, **launch_options(self.places),
+            int(direct), POWER=triton.next_power_of_2(self.count), num_warps=4,
+            **launch_options(self.places),
         )  # fmt: skip
 
     def fetch(self, index: int) -> None:

@@ -29,7 +29,7 @@ from engine.kernels.integer_product import (
     no_terms,
     segment_terms,
 )
-from engine.kernels.one_row import quad_terms, row_terms
+from engine.kernels.one_row import quad_terms
 
 
 @triton.constexpr_function
@@ -89,9 +89,8 @@ def totals(weights, tile, x, quads, groups, lane, STEP: tl.constexpr, FORM: tl.c
             for i in tl.static_range(STEP):
                 acc = some_quad_terms(acc, now[i], tail, at, left, lane, part * STEP + i, FORM,
                                       COLUMNS, TOGETHER, WHOLE, W, ASM)  # fmt: skip
-        if STEP == 4:
-            if segment + 1 < segments:
-                weights = load_part(tile, segment + 1, quads, lane, 0, STEP, FORM, WHOLE, ASM)
+        if STEP == 4 and segment + 1 < segments:
+            weights = load_part(tile, segment + 1, quads, lane, 0, STEP, FORM, WHOLE, ASM)
         total = add_each(total, acc, 2 * COLUMNS)
     return total
 
@@ -325,7 +324,8 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
             blocks, index, out_step, programs, shared_programs, all_shared, USED: tl.constexpr,
             GATE_FORM: tl.constexpr, UP_FORM: tl.constexpr, NT: tl.constexpr, ALONE: tl.constexpr,
             APART: tl.constexpr, SEGMENTS: tl.constexpr, IN_ROUNDS: tl.constexpr,
-            WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+            WHOLE: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
+            PDL: tl.constexpr):  # fmt: skip
     """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
     rows, as input of down, whose rows are those of blocks.
 
@@ -393,8 +393,8 @@ def input_of_pairs(CODES, INFO, PAIRS, step, lane, USED: tl.constexpr):
 @triton.jit
 def store_rows(OUT, total, tile, width, ROWS, first, rows, lane, AT: tl.constexpr,
                NT: tl.constexpr, COLUMNS: tl.constexpr, GATHERED: tl.constexpr):  # fmt: skip
-    """OUT[row, n] of each thread's products, from total[AT] on. GATHERED: rows ROWS[0..], where they are not negative;
-    otherwise those from `first` on that are less than `rows`."""
+    """OUT[row, n] of each thread's products, from total[AT] on. GATHERED: rows ROWS[0..] where they
+    are not negative; otherwise those from `first` on that are less than `rows`."""
     for t in tl.static_range(NT):
         for c in tl.static_range(2 * COLUMNS):
             n = tile * 16 + lane // 4 + c // COLUMNS * 8
@@ -468,13 +468,11 @@ def products_of_tiles(record, x, OUT, ROWS, begin, each, tiles, quads, groups, w
         after = tile_of(record, tl.minimum(begin + i + 1, tiles - 1), quads, FORM)
         if QUADS > 0:
             now = weights
-            if SMALL:
-                if i + 1 < each:
-                    weights = load_tile(after, lane, FORM, QUADS, ASM)
+            if SMALL and i + 1 < each:
+                weights = load_tile(after, lane, FORM, QUADS, ASM)
             y = tile_terms(now, x, groups, lane, FORM, COLUMNS, True, QUADS, WHOLE, W, ASM)
-            if not SMALL:
-                if i + 1 < each:
-                    weights = load_tile(after, lane, FORM, QUADS, ASM)
+            if not SMALL and i + 1 < each:
+                weights = load_tile(after, lane, FORM, QUADS, ASM)
         else:
             y = totals(weights, at, x, quads, groups, lane, STEP, FORM, COLUMNS, True, WHOLE, W,
                        ASM)  # fmt: skip
