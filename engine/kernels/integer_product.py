@@ -196,9 +196,11 @@ def group_factors(found, tail, i: tl.constexpr, FORM: tl.constexpr, ASM: tl.cons
     if FORM.minimum:
         factors = factors + (unpack.scale(found, tail, i, 1, 0, FORM),)
         factors = factors + (unpack.scale(found, tail, i, 1, 1, FORM),)
-        for which in tl.static_range(FORM.multipliers, FORM.multipliers + FORM.minimum_multipliers):
-            factors = factors + (unpack.number(found, j, which, 0, 0, FORM, ASM),)
-            factors = factors + (unpack.number(found, j, which, 1, 0, FORM, ASM),)
+        M: tl.constexpr = FORM.multipliers
+        MORE: tl.constexpr = FORM.minimum_multipliers
+        for k in tl.static_range(MORE):
+            factors = factors + (unpack.number(found, j, M + k, 0, 0, FORM, ASM),)
+            factors = factors + (unpack.number(found, j, M + k, 1, 0, FORM, ASM),)
     return factors
 
 
