@@ -29,7 +29,7 @@ from engine.kernels.integer_product import (
     no_terms,
     segment_terms,
 )
-from engine.kernels.one_row import quad_terms
+from engine.kernels.one_row import row_quad_terms
 
 
 @triton.constexpr_function
@@ -128,8 +128,8 @@ def some_quad_terms(acc, found, tail, x, left, lane, q: tl.constexpr, FORM: tl.c
                     W: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
     """Adds the terms of quad q of a segment, if there is one."""
     if WHOLE or left > 4 * q:
-        if COLUMNS == 1 and ASM and FORM.bits < 16:
-            acc = quad_terms(acc, found, tail, x, left, lane, q, FORM, WHOLE)
+        if COLUMNS == 1 and ASM:
+            acc = row_quad_terms(acc, found, tail, x, left, lane, q, FORM, WHOLE)
         else:
             acc = block_quad_terms(acc, found, tail, x, left, q, FORM, 1, COLUMNS, TOGETHER, WHOLE,
                                    W, ASM)  # fmt: skip
@@ -435,9 +435,9 @@ def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, COLUMNS: tl.constex
         acc = no_terms(1, COLUMNS, W)
         at = at_segment(x, s, 1)
         for q in tl.static_range(_quads_of_segment(QUADS, s)):
-            if COLUMNS == 1 and ASM and FORM.bits < 16:
-                acc = quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, groups - 16 * s,
-                                 lane, q, FORM, FULL)  # fmt: skip
+            if COLUMNS == 1 and ASM:
+                acc = row_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, groups - 16 * s,
+                                     lane, q, FORM, FULL)  # fmt: skip
             else:
                 acc = block_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
                                        groups - 16 * s, q, FORM, 1, COLUMNS, TOGETHER, FULL, W,
