@@ -436,8 +436,8 @@ def tile_terms(weights, x, groups, lane, FORM: tl.constexpr, COLUMNS: tl.constex
         at = at_segment(x, s, 1)
         for q in tl.static_range(_quads_of_segment(QUADS, s)):
             if COLUMNS == 1 and ASM:
-                acc = row_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at, groups - 16 * s,
-                                     lane, q, FORM, FULL)  # fmt: skip
+                acc = row_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
+                                     groups - 16 * s, lane, q, FORM, FULL)  # fmt: skip
             else:
                 acc = block_quad_terms(acc, weights[4 * s + q], weights[QUADS + s], at,
                                        groups - 16 * s, q, FORM, 1, COLUMNS, TOGETHER, FULL, W,
