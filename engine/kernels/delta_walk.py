@@ -138,11 +138,13 @@ def keys_at(AT, K: tl.constexpr, GROUPS: tl.constexpr):
 
 @triton.jit
 def row_at(
-    q_at, k_at, v_at, a_at, row, value,
+    at, row, value,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, ROW: tl.constexpr, M: tl.constexpr,
     TILES: tl.constexpr, GROUPS: tl.constexpr, OUTPUT: tl.constexpr,
 ):  # fmt: skip
-    """Queries (where wanted), keys, values (of each tile), decay and beta of a row."""
+    """Queries (where wanted), keys, values (of each tile), decay and beta of a row. at: where they
+    are of row 0; decays and betas lie H apart."""
+    q_at, k_at, v_at, a_at = at
     k = keys_at(k_at + row * ROW, K, GROUPS)
     q = keys_at(q_at + row * ROW, K, GROUPS) if OUTPUT else k
     v = ()
@@ -177,14 +179,14 @@ def walk(
     q_at = ROWS + (head % KH) * K + value * 0
     k_at = q_at + KH * K
     v_at = ROWS + 2 * KH * K + head * V + value
-    a_at = GATES + head
+    at = q_at, k_at, v_at, GATES + head
     out_at = OUT + head * V + value * one + tl.arange(0, 8)[None, :]
-    row = row_at(q_at, k_at, v_at, a_at, first, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+    row = row_at(at, first, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
     # Two rows a turn: what was loaded needs no other registers then.
     for pair in range((count + 1) // 2):
         i = 2 * pair
         following = first + tl.minimum(i + 1, count - 1)
-        other = row_at(q_at, k_at, v_at, a_at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+        other = row_at(at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
         tl.debug_barrier()
         zero = tl.load(ZERO)
         state, out = step(state, row, zero, K, M, GROUPS, OUTPUT, SHUFFLE)
@@ -193,7 +195,7 @@ def walk(
             H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, OUTPUT,
         )  # fmt: skip
         following = first + tl.minimum(i + 2, count - 1)
-        row = row_at(q_at, k_at, v_at, a_at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+        row = row_at(at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
         if i + 1 < count:
             tl.debug_barrier()
             zero = tl.load(ZERO)
@@ -252,59 +254,30 @@ def walk_ahead(
     q_at = ROWS + (head % KH) * K + value * 0
     k_at = q_at + KH * K
     v_at = ROWS + 2 * KH * K + head * V + value
-    a_at = GATES + head
+    at = q_at, k_at, v_at, GATES + head
     # Columns are the tiles: one store a row.
     column = tl.arange(0, 8)[None, :]
     mine = begin + column * M + tl.arange(0, M)[:, None]
     out_at = OUT + head * V + mine * one
     limit = tl.where(column < TILES, V, 0)
-    # All 32 bytes of a row's queries and keys, all of its values, decay and beta.
+    # Every 32 bytes of a row's queries and keys; its values, decay and beta.
     i = tl.arange(0, 64)
-    at = tl.minimum(i * 8, 2 * K - 1)
-    row_at_i = ROWS + (head % KH) * K + at + at // K * (KH * K - K)
-    row_at_i = tl.where(
-        i < 32, row_at_i, ROWS + 2 * KH * K + head * V + tl.minimum(begin + i % 16, V - 1)
-    )
-    near = tl.where(i < 48, row_at_i.to(tl.int64), (GATES + head + i % 2 * H).to(tl.int64))
+    key = tl.minimum(i * 8, 2 * K - 1)
+    key = (head % KH) * K + key + key // K * (KH * K - K)
+    number = 2 * KH * K + head * V + tl.minimum(begin + i % 16, V - 1)
+    near = (ROWS + tl.where(i < 32, key, number)).to(tl.int64)
+    near = tl.where(i < 48, near, (GATES + head + i % 2 * H).to(tl.int64))
     stride = tl.where(i < 48, ROW * 4, 2 * H * 4)
     start, end = first, first + certain
     for part in range(2):  # the certain rows, and drafts, which change no state
         last = tl.maximum(end - 1, start)
         waiting = zeros(TILES, M, 8 if SHUFFLE else 32)
         row = row_at(
-            q_at,
-            k_at,
-            v_at,
-            a_at,
-            tl.minimum(start, first + count - 1),
-            value,
-            H,
-            K,
-            V,
-            ROW,
-            M,
-            TILES,
-            GROUPS,
-            True,
+            at, tl.minimum(start, first + count - 1), value, H, K, V, ROW, M, TILES, GROUPS, True
         )
         # Two rows a turn: what was loaded needs no other registers then.
         for r in range(start, end, 2):
-            other = row_at(
-                q_at,
-                k_at,
-                v_at,
-                a_at,
-                tl.minimum(r + 1, last),
-                value,
-                H,
-                K,
-                V,
-                ROW,
-                M,
-                TILES,
-                GROUPS,
-                True,
-            )
+            other = row_at(at, tl.minimum(r + 1, last), value, H, K, V, ROW, M, TILES, GROUPS, True)
             if SHUFFLE:
                 call_near(near + tl.minimum(r + AHEAD, last) * stride)
                 call_near(near + tl.minimum(r + AHEAD + 1, last) * stride)
@@ -313,22 +286,7 @@ def walk_ahead(
                 state, waiting, row, out_at + (r - 1) * (H * V), inside,
                 K, M, TILES, GROUPS, SHUFFLE,
             )  # fmt: skip
-            row = row_at(
-                q_at,
-                k_at,
-                v_at,
-                a_at,
-                tl.minimum(r + 2, last),
-                value,
-                H,
-                K,
-                V,
-                ROW,
-                M,
-                TILES,
-                GROUPS,
-                True,
-            )
+            row = row_at(at, tl.minimum(r + 2, last), value, H, K, V, ROW, M, TILES, GROUPS, True)
             if r + 1 < end:
                 state, waiting = overlapped_step(
                     state, waiting, other, out_at + r * (H * V), mine < limit,
