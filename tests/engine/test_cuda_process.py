@@ -67,6 +67,7 @@ def _config(identity: str, limit_mib: int = 50_000) -> CardConfig:
         adapt_every=0,
         adapt_swaps=0,
         adapt_decay=1.0,
+        checkpoints=0,
     )
 
 
