@@ -11,7 +11,8 @@ import typer
 from engine.errors import ConfigError
 from strata_cli.bench_decode import decode
 from strata_cli.bench_load import join, soak
-from strata_cli.bench_serve import compare, serve
+from strata_cli.bench_pairs import compare, pairs
+from strata_cli.bench_serve import serve
 from strata_cli.bench_session import BenchSession, Repeat, Save, numbers
 from strata_cli.console import Console
 from strata_cli.options import (
@@ -83,6 +84,7 @@ bench.command()(decode)
 bench.command()(serve)
 bench.command()(join)
 bench.command()(soak)
+bench.command()(pairs)
 bench.command()(compare)
 
 

@@ -1,14 +1,11 @@
-"""`strata bench serve` and `strata bench compare`: clients of a server, and two saved runs."""
+"""`strata bench serve`: clients of a server."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine.errors import ConfigError
 from strata_cli.bench_session import Save, numbers
 from strata_cli.bench_target import ApiKey, Served, Url, target
 from strata_cli.console import Console
@@ -25,7 +22,6 @@ from strata_cli.options import (
     Spec,
     Synthetic,
     Verbose,
-    given_path,
 )
 
 _MOST_CLIENTS = 1024
@@ -79,36 +75,3 @@ def serve(
     with target(config, flags, url, api_key, served, console) as server:
         found = list(measure(server.http, server.model, loads, console.note))
         return server.publish("serve", found, save)
-
-
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", parser=given_path)],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", parser=given_path)],
-    as_json: Json = False,
-) -> int:
-    """Two saved runs of a suite: the ratio of medians with its 95% interval, and how many samples
-    are faster. A run is what --json printed, or a file of records, whose last ones count."""
-    from bench.compare import compare as changes
-    from bench.compare import read_run
-
-    console = Console(as_json)
-    found = list(changes(read_run(before), read_run(after)))
-    if not found:
-        raise ConfigError(f"{before} and {after} have no metric in common")
-    if as_json:
-        console.document({"changes": [asdict(change) for change in found]})
-    rows = [
-        (
-            one.metric,
-            f"{one.before:.4g}",
-            f"{one.after:.4g}",
-            one.unit,
-            f"{one.ratio:.3f}",
-            f"{one.low:.3f} to {one.high:.3f}",
-            f"{one.faster} of {one.pairs}",
-        )
-        for one in found
-    ]
-    titles = ("metric", "before", "after", "unit", "ratio", "95% interval", "faster")
-    console.table(titles, rows, result=True)
-    return 0

@@ -1,0 +1,161 @@
+"""`strata bench pairs` and `strata bench compare`: two settings beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engine.errors import ConfigError
+from strata_cli.bench_session import BenchSession, numbers
+from strata_cli.console import Console
+from strata_cli.options import (
+    ConfigPath,
+    Context,
+    Device,
+    Json,
+    Kv,
+    ModelPath,
+    Quiet,
+    Slots,
+    Spec,
+    Synthetic,
+    Verbose,
+    given_path,
+)
+
+if TYPE_CHECKING:
+    from bench.compare import Change
+    from bench.serve import Load
+
+_MOST_CLIENTS = 1024
+
+
+def pairs(
+    config: ConfigPath = None,
+    before: Annotated[
+        str, typer.Option("--before", metavar="FLAGS", help="Engine flags of one arm.")
+    ] = "",
+    after: Annotated[
+        str, typer.Option("--after", metavar="FLAGS", help="Of the other: `--window-rows 16`.")
+    ] = "",
+    count: Annotated[
+        int, typer.Option("--pairs", min=2, metavar="N", help="Fresh servers of each arm.")
+    ] = 5,
+    clients: Annotated[
+        str, typer.Option(metavar="N,...", help="Clients that ask at the same time.")
+    ] = "1,4",
+    words: Annotated[int, typer.Option(min=2, metavar="N", help="Words of a question.")] = 100,
+    tokens: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Most tokens of an answer.")
+    ] = 128,
+    seed: Annotated[int, typer.Option(help="Of the questions.")] = 1,
+    model: ModelPath = None,
+    synthetic: Synthetic = None,
+    device: Device = None,
+    slots: Slots = None,
+    context: Context = None,
+    kv: Kv = None,
+    spec: Spec = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> int:
+    """Two sets of engine flags in turn, each time on a fresh server: what clients see of them, how
+    many pairs are faster, and the 95% interval of the ratio of medians."""
+    from bench.compare import compare as changes
+    from bench.serve import Load
+    from strata_cli.chosen import engine_flags
+
+    console = Console(as_json, quiet, verbose)
+    if before.split() == after.split():
+        raise ConfigError("--before and --after say the same", 'for example --after "--spec 1"')
+    counts = numbers(clients, "--clients", 1, _MOST_CLIENTS)
+    arms = {"before": before, "after": after}
+    sessions = {
+        arm: BenchSession.begin(
+            config,
+            engine_flags(
+                model=model,
+                synthetic=synthetic,
+                device=device,
+                slots=slots,
+                max_context=context,
+                kv=kv,
+                spec=spec,
+                engine_args=flags,
+            ),
+            console,
+        )
+        for arm, flags in arms.items()
+    }
+    runs: dict[str, dict[str, dict[str, Any]]] = {arm: {} for arm in arms}
+    for number in range(count):
+        # In turn, and the other way round each time: a machine that warms up favours nobody.
+        for arm in tuple(arms) if number % 2 == 0 else tuple(arms)[::-1]:
+            console.note(f"pair {number + 1} of {count}, {arm}: {arms[arm] or 'as it is'}")
+            loads = [Load(each, 1, words, tokens, seed + number) for each in counts]
+            _add(runs[arm], _asked(config, sessions[arm], loads, console))
+    _show(changes(runs["before"], runs["after"]), console, {"arms": arms})
+    return 0
+
+
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", parser=given_path)],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", parser=given_path)],
+    as_json: Json = False,
+) -> int:
+    """Two saved runs of a suite: the ratio of medians with its 95% interval, and how many samples
+    are faster. A run is what --json printed, or a file of records, whose last ones count."""
+    from bench.compare import compare as changes
+    from bench.compare import read_run
+
+    found = list(changes(read_run(before), read_run(after)))
+    if not found:
+        raise ConfigError(f"{before} and {after} have no metric in common")
+    _show(found, Console(as_json), {})
+    return 0
+
+
+def _asked(
+    config: Path | None, session: BenchSession, loads: list[Load], console: Console
+) -> Iterator[tuple[str, str, tuple[float, ...]]]:
+    """Metric, unit and samples of each load on a server of its own."""
+    from bench.client import connect, first_model
+    from bench.serve import measure
+    from strata_cli.own_server import own_server
+
+    with own_server(config, session.plan.config) as (url, key), connect(url, key) as http:
+        for one in measure(http, first_model(http), loads, console.note):
+            yield one.metric, one.unit, one.samples
+
+
+def _add(
+    run: dict[str, dict[str, Any]], found: Iterable[tuple[str, str, tuple[float, ...]]]
+) -> None:
+    for metric, unit, samples in found:
+        record = run.setdefault(metric, {"unit": unit, "samples": []})
+        record["samples"] += samples
+
+
+def _show(found: Iterable[Change], console: Console, more: Mapping[str, Any]) -> None:
+    changes = list(found)
+    if console.json:
+        console.document({**more, "changes": [asdict(change) for change in changes]})
+    rows = [
+        (
+            one.metric,
+            f"{one.before:.4g}",
+            f"{one.after:.4g}",
+            one.unit,
+            f"{one.ratio:.3f}",
+            f"{one.low:.3f} to {one.high:.3f}",
+            f"{one.faster} of {one.pairs}",
+        )
+        for one in changes
+    ]
+    titles = ("metric", "before", "after", "unit", "ratio", "95% interval", "faster")
+    console.table(titles, rows, result=True)
