@@ -23,7 +23,7 @@ UNPLANNED = 20
 """A part of the card that checkpoints leave alone: sums are estimates."""
 _ROW_BYTES = 1_600_000
 """Buffers of one row of a prompt window, for widths and experts of Qwen3.8-Flash-Next."""
-_GRAPH_ROWS = 64
+GRAPH_ROWS = 64
 """Windows up to so many rows are graphs, which share their buffers; each keeps its logits."""
 
 
@@ -64,7 +64,7 @@ def plan_on_card(
     fixed += weights.head_bytes * draft_rows // info.vocab_size
     state = info.state_bytes + spec * info.row_state_bytes
     cache = max_context * token_bytes(info, kv)
-    work = CONTEXT_BYTES + prefill * _ROW_BYTES + 4 * info.vocab_size * 2 * _GRAPH_ROWS
+    work = CONTEXT_BYTES + prefill * _ROW_BYTES + 4 * info.vocab_size * 2 * GRAPH_ROWS
     taken = fixed + work + (slots + SPARE_SLOTS) * (cache + state)
     place = room.table_place or _table_place(info, room, room.limit_bytes - taken)
     on_card = weights.table_bytes if place == "vram" else 0

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import torch
 
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Rows of graphs. Windows with more rows are prompts: their kernels run so long that launches hide
-behind them."""
+"""Rows of graphs. Larger windows are prompts: the kernels of about a thousand rows run so long that
+launches hide behind them; short prompts are read in graphs, too (`engine/scheduler.py`)."""
 
 
 def graph_rows(rows: int) -> int:

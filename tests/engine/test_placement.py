@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from engine.capabilities import Capabilities
 from engine.config import Decision, RunConfig
-from engine.device_memory import RESERVE_MIB
+from engine.device_memory import GRAPH_ROWS, RESERVE_MIB
 from engine.flags import engine_args, parse_engine_args
 from engine.memory import MIB
 from engine.model_info import ModelInfo
+from engine.models.graphs import LADDER
 from engine.resolve import Plan, make_plan
+from engine.startup import options_of
 from engine.synthetic import open_synthetic
 from tests.machines import CARD, machine
 
@@ -74,6 +76,13 @@ def test_checkpoints_lie_on_a_card_where_room_is_left_behind_all_experts() -> No
     small = _plan(RunConfig(slots=4), card=RTX4090).memory.card
     assert small is not None
     assert small.checkpoints == 0, "experts are worth more"
+
+
+def test_short_prompts_are_read_in_graphs_where_no_window_brings_experts() -> None:
+    assert LADDER[-1] == GRAPH_ROWS
+    assert options_of(_plan(RunConfig()).config).graph_rows == GRAPH_ROWS
+    assert options_of(_plan(RunConfig(expert_cache="4096")).config).graph_rows == 0
+    assert options_of(_plan(RunConfig(device="cpu"), free_gb=400).config).graph_rows == 0
 
 
 def test_the_table_of_a_plan_adds_up() -> None:
