@@ -82,12 +82,14 @@ class GraphDrafting(Drafting):
             self._drafter.forward(residual, ids, made)
 
     def prepare(self) -> None:
-        """Makes the graphs behind those of windows, and of chains of as many drafts as are made."""
+        """Makes the graphs behind those of windows, and of chains of any number of drafts: how many
+        a conversation gets changes while it writes."""
         for found in self._windows():
             self._feed_graph(found)
         for size in LADDER:
             if size <= (graph_rows(self._spare) or LADDER[-1]):
-                self._chain(size, self._drafts)
+                for drafts in range(1, self._drafts + 1):
+                    self._chain(size, drafts)
 
     def draft(self, asks: Sequence[DraftAsk]) -> Callable[[], list[list[int]]]:
         """See `Pipeline.draft`."""
