@@ -15,6 +15,7 @@ from itertools import islice
 import httpx
 import msgspec
 
+from bench.client import faults_told
 from bench.texts import WORKLOADS, workload
 from engine.errors import ConfigError
 
@@ -22,7 +23,6 @@ SUITE = "early-close"
 MEANING = "clients that leave in mid-answer, over HTTP"
 PROMPT_CHARACTERS = 300
 ROUNDS = 3
-PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def early_close(http: httpx.Client, *, tokens: int) -> EarlyClose:
     """
     start = time.perf_counter()
     prompts = [workload(name)[:PROMPT_CHARACTERS] for name in WORKLOADS]
-    try:
+    with faults_told(http):
         alone = [_answer(http, prompt, tokens) for prompt in prompts]
         answers = left = 0
         for number in range(ROUNDS):
@@ -53,11 +53,6 @@ def early_close(http: httpx.Client, *, tokens: int) -> EarlyClose:
                 if text != alone[at]:
                     seconds = time.perf_counter() - start
                     return EarlyClose(answers, left, seconds, _difference(alone[at], text))
-    except httpx.HTTPStatusError as error:
-        text = error.response.text[:200]
-        raise ConfigError(f"{http.base_url}: {error.response.status_code}: {text}") from None
-    except httpx.HTTPError as error:
-        raise ConfigError(f"{http.base_url}: {error}", "is the server running?") from None
     return EarlyClose(answers, left, time.perf_counter() - start)
 
 

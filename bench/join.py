@@ -21,13 +21,14 @@ from itertools import pairwise
 import httpx
 
 from bench.client import Heard, Message, ask, faults_told, fresh_text, words_for
-from bench.gpu_use import GpuUse
 from bench.records import Measurement
+from bench.watch import Watch, gpu_share
 
 BEHIND_S = 1.0
 """Streams are watched so long after the last joiner's first token."""
 QUESTION_AFTER_S = 1.0
 JOINERS_APART_S = 6.0
+GPU_EVERY_S = 0.1
 BEGUN = 8
 """Pieces that every stream has written when a prompt joins."""
 SHORT_ANSWER = 16
@@ -117,7 +118,7 @@ def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> dict[str, float]:
         try:
             for stream, future in zip(streams, writing, strict=True):
                 stream.wait_until_begun(future)
-            with GpuUse() as gpu:
+            with Watch(gpu_share, GPU_EVERY_S) as gpu:
                 asked = []
                 for number, (name, tokens) in enumerate(joiners):
                     if number:
@@ -137,8 +138,8 @@ def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> dict[str, float]:
     found = {f"{name}_ttft_ms": one.ttft_ms for (name, _), one in zip(joiners, heard, strict=True)}
     found["longest_stop_s"] = max(longest_stop_s(one, begin, end) for one in moments)
     found["streams_meanwhile_rate"] = pieces / (end - begin)
-    if gpu.share is not None:
-        found["gpu_share"] = gpu.share
+    if gpu.found:
+        found["gpu_share"] = sum(gpu.found) / len(gpu.found)
     return found
 
 

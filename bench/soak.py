@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,6 +22,7 @@ import psutil
 
 from bench.client import Heard, Message, ask, faults_told, fresh_text, percentile, words_for
 from bench.records import Measurement
+from bench.watch import Watch
 from engine.errors import StrataError
 
 KINDS = ("question", "follow-up", "long", "leaves")
@@ -32,6 +33,7 @@ _COUNTED = ("conversations_parked", "conversations_restored", "conversations_dro
 """Counters of `/metrics`, where a server has them, that tell how full it was."""
 _AFTER_FAULT_S = 0.1
 """A server that is gone must not be asked a million times."""
+_MEMORY_EVERY_S = 1.0
 _SETTLED = 0.3
 """The share of the time after which memory should not grow any more."""
 
@@ -77,7 +79,7 @@ def soak(
     Raises `ConfigError` when the server cannot be reached at the start.
     """
     words = words_for(http, model)
-    record, memory = Record(), _Memory()
+    record, memory = Record(), Watch(_children_bytes, _MEMORY_EVERY_S)
     before = _counters(http)
     end = time.monotonic() + plan.seconds
     with memory, ThreadPoolExecutor(plan.clients) as clients:
@@ -96,7 +98,7 @@ def soak(
     Random(plan.seed).shuffle(again)
     with faults_told(http):
         different = list(_different(http, model, again[: plan.again], progress))
-    found = _measurements(plan, record, len(different), memory, counted)
+    found = _measurements(plan, record, len(different), memory.found, counted)
     return found, [*record.faults, *different]
 
 
@@ -185,44 +187,32 @@ def _counters(http: httpx.Client) -> dict[str, float]:
     return found
 
 
-class _Memory:
-    """Bytes of this process's children, a second apart: a server that was started for this."""
+def _children_bytes() -> float:
+    """Of this process's children: a server that was started for this."""
+    total = 0
+    for child in psutil.Process().children(recursive=True):
+        try:
+            total += child.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
 
-    def __init__(self) -> None:
-        self._found: list[int] = []
-        self._over = threading.Event()
-        self._watching = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> _Memory:
-        self._watching.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._watching.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(1.0):
-            total = 0
-            for child in psutil.Process().children(recursive=True):
-                try:
-                    total += child.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self._found.append(total)
-
-    @property
-    def growth_bytes(self) -> int | None:
-        """Between a settled server and the end; `None` where no server is a child."""
-        settled = self._found[int(len(self._found) * _SETTLED) :]
-        if len(settled) < 2 or not settled[0]:
-            return None
-        few = max(1, len(settled) // 10)
-        return sorted(settled[-few:])[few // 2] - sorted(settled[:few])[few // 2]
+def _growth_bytes(found: Sequence[float]) -> float | None:
+    """Between a settled server and the end; `None` where no server is a child."""
+    settled = found[int(len(found) * _SETTLED) :]
+    if len(settled) < 2 or not settled[0]:
+        return None
+    few = max(1, len(settled) // 10)
+    return sorted(settled[-few:])[few // 2] - sorted(settled[:few])[few // 2]
 
 
 def _measurements(
-    plan: Plan, record: Record, different: int, memory: _Memory, counted: Mapping[str, float]
+    plan: Plan,
+    record: Record,
+    different: int,
+    memory: Sequence[float],
+    counted: Mapping[str, float],
 ) -> list[Measurement]:
     kinds = Counter(one.kind for one in record.done)
     turns = sum(len(one.messages) > 1 for one in record.done)
@@ -252,6 +242,7 @@ def _measurements(
         if times := [one.heard.ttft_ms for one in record.done if one.kind == kind]:
             found.append(of(f"{kind.replace('-', '')}_ttft_p50_ms", "ms", percentile(times, 50)))
     found += [of(name, "events", value) for name, value in counted.items()]
-    if memory.growth_bytes is not None:
-        found.append(of("memory_growth_mib", "MiB", memory.growth_bytes / 2**20))
+    growth = _growth_bytes(memory)
+    if growth is not None:
+        found.append(of("memory_growth_mib", "MiB", growth / 2**20))
     return found

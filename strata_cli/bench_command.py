@@ -13,7 +13,7 @@ from strata_cli.bench_decode import decode
 from strata_cli.bench_load import join, soak
 from strata_cli.bench_pairs import compare, pairs
 from strata_cli.bench_serve import serve
-from strata_cli.bench_session import BenchSession, Repeat, Save, numbers
+from strata_cli.bench_session import MOST_TOKENS, BenchSession, Repeat, Save, numbers
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode=None)
 
 _MOST_STREAMS = 4096
-_MOST_TOKENS = 1 << 20
 _ROOM = 128
 """Tokens of context beside what is measured."""
 
@@ -111,7 +110,7 @@ def prefill(
     from strata_cli.chosen import engine_flags
 
     console = Console(as_json, quiet, verbose)
-    lengths = numbers(tokens, "--tokens", 1, _MOST_TOKENS)
+    lengths = numbers(tokens, "--tokens", 1, MOST_TOKENS)
     flags = engine_flags(
         model=model,
         synthetic=synthetic,

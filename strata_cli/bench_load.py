@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import Repeat, Save
+from strata_cli.bench_session import MOST_TOKENS, Repeat, Save, numbers
 from strata_cli.bench_target import ApiKey, Served, Url, target
 from strata_cli.console import Console
 from strata_cli.options import (
@@ -24,8 +24,6 @@ from strata_cli.options import (
     Synthetic,
     Verbose,
 )
-
-_MOST_TOKENS = 1 << 20
 
 
 def join(
@@ -174,9 +172,7 @@ def soak(
 
 
 def _tokens(text: str, flag: str) -> int:
-    from strata_cli.bench_session import numbers
-
-    found = numbers(text, flag, 16, _MOST_TOKENS)
+    found = numbers(text, flag, 16, MOST_TOKENS)
     if len(found) > 1:
         raise ConfigError(f"{flag}: {text!r} is more than one number")
     return found[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import BenchSession, numbers
+from strata_cli.bench_session import MOST_CLIENTS, BenchSession, numbers
 from strata_cli.console import Console
 from strata_cli.options import (
     ConfigPath,
@@ -30,8 +30,6 @@ from strata_cli.options import (
 if TYPE_CHECKING:
     from bench.compare import Change
     from bench.serve import Load
-
-_MOST_CLIENTS = 1024
 
 
 def pairs(
@@ -73,7 +71,7 @@ def pairs(
     console = Console(as_json, quiet, verbose)
     if before.split() == after.split():
         raise ConfigError("--before and --after say the same", 'for example --after "--spec 1"')
-    counts = numbers(clients, "--clients", 1, _MOST_CLIENTS)
+    counts = numbers(clients, "--clients", 1, MOST_CLIENTS)
     arms = {"before": before, "after": after}
     sessions = {
         arm: BenchSession.begin(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from strata_cli.bench_session import Save, numbers
+from strata_cli.bench_session import MOST_CLIENTS, Save, numbers
 from strata_cli.bench_target import ApiKey, Served, Url, target
 from strata_cli.console import Console
 from strata_cli.options import (
@@ -23,8 +23,6 @@ from strata_cli.options import (
     Synthetic,
     Verbose,
 )
-
-_MOST_CLIENTS = 1024
 
 
 def serve(
@@ -60,7 +58,7 @@ def serve(
     from strata_cli.chosen import engine_flags
 
     console = Console(as_json, quiet, verbose)
-    counts = numbers(clients, "--clients", 1, _MOST_CLIENTS)
+    counts = numbers(clients, "--clients", 1, MOST_CLIENTS)
     loads = [Load(count, rounds, words, tokens, seed) for count in counts]
     flags = engine_flags(
         model=model,

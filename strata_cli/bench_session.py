@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Repeat = Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")]
 Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
+MOST_CLIENTS = 1024
+MOST_TOKENS = 1 << 20
 Floor = Callable[[int, int, int], float]
 
 

@@ -109,15 +109,13 @@ def check_exactness(
 def _check_server(
     url: str, api_key: str | None, suite: str | None, max_new: int, console: Console
 ) -> int:
-    import httpx
-
-    from bench.early_close import MEANING, PATIENCE_S, SUITE, early_close
+    from bench.client import connect
+    from bench.early_close import MEANING, SUITE, early_close
 
     if suite not in (None, SUITE):
         raise ConfigError(f"--suite: {suite!r} cannot be played over HTTP", f"there is {SUITE}")
     console.note(f"{SUITE}: {MEANING}")
-    headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-    with httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=PATIENCE_S) as http:
+    with connect(url, api_key) as http:
         found = early_close(http, tokens=max_new)
     if console.json:
         console.document({"equal": not found.difference, "suite": SUITE, **asdict(found)})

@@ -123,23 +123,6 @@ def test_idle_it_tells_where_experts_were_found() -> None:
     child.close()
 
 
-def test_it_tells_of_conversations_that_lost_their_slot() -> None:
-    child = Child("parks").started()
-    first = (1, 1, 1, 2)
-    again = (*first, *expected([*first], 3))
-    for prompt in (first, (2, 2, 2, 1), (5, 5, 5, 2), again):
-        child.say(Gen(3, prompt))
-        child.hear(lambda event: isinstance(event, Done))
-    parked = 0
-    while parked < 2:
-        counts = child.hear(lambda event: isinstance(event, Info))[-1]
-        assert isinstance(counts, Info)
-        parked = counts.values["conversations_parked"]
-    assert counts.values["conversations_restored"] == 1
-    assert counts.values["conversations_dropped"] == 0
-    child.close()
-
-
 def test_a_single_token_ends_with_the_admission(child: Child) -> None:
     child.say(BatchGen(0, 1, (1, 2), rid="one"))
     events = child.hear(ends("one"))
