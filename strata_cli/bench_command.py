@@ -11,22 +11,18 @@ import typer
 from engine.errors import ConfigError
 from strata_cli.bench_decode import decode
 from strata_cli.bench_load import join, soak
+from strata_cli.bench_options import SERVER, Wanted, suite
 from strata_cli.bench_pairs import compare, pairs
 from strata_cli.bench_serve import serve
-from strata_cli.bench_session import MOST_TOKENS, BenchSession, Repeat, Save, numbers
-from strata_cli.console import Console
-from strata_cli.options import (
-    ConfigPath,
-    Device,
-    EngineArgs,
-    Json,
-    Kv,
-    ModelPath,
-    Quiet,
-    Synthetic,
-    Verbose,
-    given_path,
+from strata_cli.bench_session import (
+    MOST_STREAMS,
+    MOST_TOKENS,
+    BenchSession,
+    Repeat,
+    numbers,
 )
+from strata_cli.console import Console
+from strata_cli.options import Synthetic, given_path
 
 if TYPE_CHECKING:
     from bench.records import Measurement
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 
 bench = typer.Typer(name="bench", help="Measure this machine.", rich_markup_mode=None)
 
-_MOST_STREAMS = 4096
 _ROOM = 128
 """Tokens of context beside what is measured."""
 
@@ -88,39 +83,22 @@ bench.command()(compare)
 
 
 @bench.command()
+@suite(without=(*SERVER, "slots", "context", "spec"))
 def prefill(
-    config: ConfigPath = None,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
+    wanted: Wanted,
     tokens: Annotated[
         str, typer.Option(metavar="N,...", help="Lengths of prompts, such as 512,4k,32k.")
     ] = "512,4k",
     repeat: Repeat = 3,
-    save: Save = False,
-    kv: Kv = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Prompt speed by length, until the first token of the answer. The model is loaded once."""
     from bench.prefill import measure
     from engine.startup import options_of
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
+    console = wanted.console
     lengths = numbers(tokens, "--tokens", 1, MOST_TOKENS)
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=1,
-        max_context=max(16, max(lengths) + 1),
-        kv=kv,
-        engine_args=engine_args,
-    )
-    session = BenchSession.begin(config, flags, console)
+    flags = wanted.flags(slots=1, max_context=max(16, max(lengths) + 1))
+    session = BenchSession.begin(wanted, flags)
     planned = session.plan.config
     fitting = [length for length in lengths if length < planned.max_context]
     for length in lengths:
@@ -141,45 +119,27 @@ def prefill(
         progress=console.note,
         floor=session.floor(loaded),
     )
-    return session.finish("prefill", found, save=save)
+    return session.finish("prefill", list(found))
 
 
 @bench.command()
+@suite(without=(*SERVER, "slots", "context", "spec"))
 def kernels(
-    config: ConfigPath = None,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
+    wanted: Wanted,
     rows: Annotated[
         str, typer.Option(metavar="N,...", help="Rows of the window, one a conversation.")
     ] = "1,8",
     depth: Annotated[int, typer.Option(min=0, metavar="N", help="Tokens before each.")] = 1024,
-    save: Save = False,
-    kv: Kv = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Every operator of a window by itself, beside the time in which its weights are copied. On a
     card only."""
     from bench.floor import copy_bytes_per_s
     from bench.kernels import Recorder, measure, window_calls
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
-    counts = numbers(rows, "--rows", 1, _MOST_STREAMS)
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=max(counts),
-        max_context=depth + _ROOM,
-        kv=kv,
-        spec=1,
-        engine_args=engine_args,
-    )
-    session = BenchSession.begin(config, flags, console)
+    console = wanted.console
+    counts = numbers(rows, "--rows", 1, MOST_STREAMS)
+    flags = wanted.flags(slots=max(counts), max_context=depth + _ROOM, spec=1)
+    session = BenchSession.begin(wanted, flags)
     if session.plan.config.card is None:
         raise ConfigError(
             "bench kernels measures a card, and this model runs on the processor",
@@ -198,4 +158,4 @@ def kernels(
         if count <= session.plan.config.slots:
             calls = window_calls(recorders[0], loaded.pipeline.trunk, count, depth)
             found += measure(calls, loaded.config, count, speed, console.note)
-    return session.finish("kernels", found, save=save)
+    return session.finish("kernels", found)

@@ -7,32 +7,23 @@ from typing import Annotated
 
 import typer
 
-from strata_cli.bench_session import BenchSession, Repeat, Save, numbers, shares
-from strata_cli.console import Console
-from strata_cli.options import (
-    ConfigPath,
-    Device,
-    EngineArgs,
-    Json,
-    Kv,
-    ModelPath,
-    Quiet,
-    Spec,
-    Synthetic,
-    Verbose,
+from strata_cli.bench_options import SERVER, Wanted, suite
+from strata_cli.bench_session import (
+    MOST_STREAMS,
+    MOST_TOKENS,
+    BenchSession,
+    Repeat,
+    numbers,
+    shares,
 )
 
-_MOST_STREAMS = 4096
-_MOST_TOKENS = 1 << 20
 _ROOM = 128
 """Tokens of context beside what is measured: prompts of up to 64 tokens, and drafts."""
 
 
+@suite(without=(*SERVER, "slots", "context"))
 def decode(
-    config: ConfigPath = None,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
+    wanted: Wanted,
     streams: Annotated[
         str, typer.Option(metavar="N,...", help="Conversations decoded together.")
     ] = "1,2,4,8",
@@ -55,37 +46,22 @@ def decode(
     peer: Annotated[
         bool, typer.Option("--peer/--no-peer", help="Also llama.cpp, where it is installed.")
     ] = True,
-    save: Save = False,
-    kv: Kv = None,
-    spec: Spec = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Decode speed by conversations and their length, drafts off and on, beside llama.cpp on the
     same file. The model is loaded once."""
     from bench import verify as verifying
     from bench.decode import Point, measure, measure_peer
     from engine.startup import options_of
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
-    counts = numbers(streams, "--streams", 1, _MOST_STREAMS)
-    depths = numbers(depth, "--depth", 0, _MOST_TOKENS)
+    console = wanted.console
+    counts = numbers(streams, "--streams", 1, MOST_STREAMS)
+    depths = numbers(depth, "--depth", 0, MOST_TOKENS)
     accepted = shares(acceptance, "--acceptance")
     verified = [] if verify is None else numbers(verify, "--verify", 1, 64)
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=max(counts),
-        max_context=max(depths) + tokens + _ROOM if max(depths) else None,
-        kv=kv,
-        spec=spec,
-        engine_args=engine_args,
+    flags = wanted.flags(
+        slots=max(counts), max_context=max(depths) + tokens + _ROOM if max(depths) else None
     )
-    session = BenchSession.begin(config, flags, console)
+    session = BenchSession.begin(wanted, flags)
     planned = session.plan.config
     fitting = [count for count in counts if count <= planned.slots]
     for count in counts:
@@ -131,4 +107,4 @@ def decode(
     if peer and planned.synthetic is None and planned.card is None:
         threads = os.cpu_count() or 1
         found += measure_peer(planned.model, encode, tokens=tokens, threads=threads, repeat=repeat)
-    return session.finish("decode", found, save=save)
+    return session.finish("decode", found)

@@ -7,30 +7,14 @@ from typing import Annotated
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_session import MOST_TOKENS, Repeat, Save, numbers
-from strata_cli.bench_target import ApiKey, Served, Url, target
-from strata_cli.console import Console
-from strata_cli.options import (
-    ConfigPath,
-    Context,
-    Device,
-    EngineArgs,
-    Json,
-    Kv,
-    ModelPath,
-    Quiet,
-    Slots,
-    Spec,
-    Synthetic,
-    Verbose,
-)
+from strata_cli.bench_options import Wanted, suite
+from strata_cli.bench_session import MOST_TOKENS, Repeat, numbers
+from strata_cli.bench_target import target
 
 
+@suite()
 def join(
-    config: ConfigPath = None,
-    url: Url = None,
-    api_key: ApiKey = None,
-    served: Served = None,
+    wanted: Wanted,
     scenarios: Annotated[
         str,
         typer.Option(
@@ -52,25 +36,11 @@ def join(
     ] = 2048,
     repeat: Repeat = 3,
     seed: Annotated[int, typer.Option(help="Of the texts.")] = 1,
-    save: Save = False,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
-    slots: Slots = None,
-    context: Context = None,
-    kv: Kv = None,
-    spec: Spec = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Long prompts that join streams: the longest stop of a stream, and the time to the first token
     (TTFT) of who joins; a short question behind a long prompt; next turns of a conversation."""
     from bench.join import SCENARIOS, Sizes, measure
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
     names = [name.strip() for name in scenarios.split(",")]
     for name in names:
         if name not in SCENARIOS:
@@ -83,17 +53,7 @@ def join(
         streams=streams,
         crowd=crowd,
     )
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=slots,
-        max_context=context,
-        kv=kv,
-        spec=spec,
-        engine_args=engine_args,
-    )
-    with target(config, flags, url, api_key, served, console) as server:
+    with target(wanted) as server:
         found = list(
             measure(
                 server.http,
@@ -102,17 +62,15 @@ def join(
                 sizes,
                 repeat=repeat,
                 seed=seed,
-                progress=console.note,
+                progress=wanted.console.note,
             )
         )
-        return server.publish("join", found, save)
+        return server.publish("join", found)
 
 
+@suite()
 def soak(
-    config: ConfigPath = None,
-    url: Url = None,
-    api_key: ApiKey = None,
-    served: Served = None,
+    wanted: Wanted,
     clients: Annotated[int, typer.Option(min=1, metavar="N", help="Clients at once.")] = 8,
     seconds: Annotated[float, typer.Option(min=1, metavar="S", help="How long they ask.")] = 60.0,
     long: Annotated[str, typer.Option(metavar="N", help="Tokens of the longest prompt.")] = "512",
@@ -124,26 +82,12 @@ def soak(
         int, typer.Option(min=0, metavar="N", help="Answers that are asked for again, alone.")
     ] = 64,
     seed: Annotated[int, typer.Option(help="Of all that is drawn.")] = 1,
-    save: Save = False,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
-    slots: Slots = None,
-    context: Context = None,
-    kv: Kv = None,
-    spec: Spec = None,
-    engine_args: EngineArgs = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """A random load: short questions, long prompts, next turns and clients that leave. Exit code 1:
     a request failed, or an answer is not the one that the same request gets alone."""
     from bench.soak import Plan
     from bench.soak import soak as play
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
     plan = Plan(
         clients=clients,
         seconds=seconds,
@@ -153,21 +97,11 @@ def soak(
         again=again,
         seed=seed,
     )
-    flags = engine_flags(
-        model=model,
-        synthetic=synthetic,
-        device=device,
-        slots=slots,
-        max_context=context,
-        kv=kv,
-        spec=spec,
-        engine_args=engine_args,
-    )
-    with target(config, flags, url, api_key, served, console) as server:
-        found, faults = play(server.http, server.model, plan, console.note)
-        server.publish("soak", found, save)
+    with target(wanted) as server:
+        found, faults = play(server.http, server.model, plan, wanted.console.note)
+        server.publish("soak", found)
     for fault in faults:
-        console.warn(fault)
+        wanted.console.warn(fault)
     return 1 if faults else 0
 
 

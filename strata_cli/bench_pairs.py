@@ -10,30 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.errors import ConfigError
+from strata_cli.bench_options import SERVER, Wanted, suite
 from strata_cli.bench_session import MOST_CLIENTS, BenchSession, numbers
 from strata_cli.console import Console
-from strata_cli.options import (
-    ConfigPath,
-    Context,
-    Device,
-    Json,
-    Kv,
-    ModelPath,
-    Quiet,
-    Slots,
-    Spec,
-    Synthetic,
-    Verbose,
-    given_path,
-)
+from strata_cli.options import Json, given_path
 
 if TYPE_CHECKING:
     from bench.compare import Change
     from bench.serve import Load
 
 
+@suite(without=(*SERVER, "save", "engine_args"))
 def pairs(
-    config: ConfigPath = None,
+    wanted: Wanted,
     before: Annotated[
         str, typer.Option("--before", metavar="FLAGS", help="Engine flags of one arm.")
     ] = "",
@@ -51,43 +40,19 @@ def pairs(
         int, typer.Option(min=2, metavar="N", help="Most tokens of an answer.")
     ] = 128,
     seed: Annotated[int, typer.Option(help="Of the questions.")] = 1,
-    model: ModelPath = None,
-    synthetic: Synthetic = None,
-    device: Device = None,
-    slots: Slots = None,
-    context: Context = None,
-    kv: Kv = None,
-    spec: Spec = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
 ) -> int:
     """Two sets of engine flags in turn, each time on a fresh server: what clients see of them, how
     many pairs are faster, and the 95% interval of the ratio of medians."""
     from bench.compare import compare as changes
     from bench.serve import Load
-    from strata_cli.chosen import engine_flags
 
-    console = Console(as_json, quiet, verbose)
+    console = wanted.console
     if before.split() == after.split():
         raise ConfigError("--before and --after say the same", 'for example --after "--spec 1"')
     counts = numbers(clients, "--clients", 1, MOST_CLIENTS)
     arms = {"before": before, "after": after}
     sessions = {
-        arm: BenchSession.begin(
-            config,
-            engine_flags(
-                model=model,
-                synthetic=synthetic,
-                device=device,
-                slots=slots,
-                max_context=context,
-                kv=kv,
-                spec=spec,
-                engine_args=flags,
-            ),
-            console,
-        )
+        arm: BenchSession.begin(wanted, wanted.flags(engine_args=flags))
         for arm, flags in arms.items()
     }
     runs: dict[str, dict[str, dict[str, Any]]] = {arm: {} for arm in arms}
@@ -96,7 +61,7 @@ def pairs(
         for arm in tuple(arms) if number % 2 == 0 else tuple(arms)[::-1]:
             console.note(f"pair {number + 1} of {count}, {arm}: {arms[arm] or 'as it is'}")
             loads = [Load(each, 1, words, tokens, seed + number) for each in counts]
-            _add(runs[arm], _asked(config, sessions[arm], loads, console))
+            _add(runs[arm], _asked(sessions[arm], loads))
     _show(changes(runs["before"], runs["after"]), console, {"arms": arms})
     return 0
 
@@ -119,15 +84,18 @@ def compare(
 
 
 def _asked(
-    config: Path | None, session: BenchSession, loads: list[Load], console: Console
+    session: BenchSession, loads: list[Load]
 ) -> Iterator[tuple[str, str, tuple[float, ...]]]:
     """Metric, unit and samples of each load on a server of its own."""
     from bench.client import connect, first_model
     from bench.serve import measure
     from strata_cli.own_server import own_server
 
-    with own_server(config, session.plan.config) as (url, key), connect(url, key) as http:
-        for one in measure(http, first_model(http), loads, console.note):
+    with (
+        own_server(session.wanted.config, session.plan.config) as (url, key),
+        connect(url, key) as http,
+    ):
+        for one in measure(http, first_model(http), loads, session.wanted.console.note):
             yield one.metric, one.unit, one.samples
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from engine.config import RunConfig
     from engine.ops import Ops
     from engine.resolve import Plan
-    from strata_cli.console import Console
+    from strata_cli.bench_options import Wanted
 
 Repeat = Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each.")]
-Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
 MOST_CLIENTS = 1024
+MOST_STREAMS = 4096
 MOST_TOKENS = 1 << 20
 Floor = Callable[[int, int, int], float]
 
@@ -32,19 +32,19 @@ class BenchSession:
     """A planned model on this machine."""
 
     plan: Plan
-    console: Console
+    wanted: Wanted
 
     @classmethod
-    def begin(cls, config: Path | None, flags: RunConfig, console: Console) -> BenchSession:
+    def begin(cls, wanted: Wanted, flags: RunConfig) -> BenchSession:
         """Reads and plans; `ConfigError` for a model that does not fit."""
         from strata_cli.chosen import choose
         from strata_cli.plan_view import show_plan
 
-        chosen = choose(config, flags, console)
+        chosen = choose(wanted.config, flags, wanted.console)
         chosen.check_room()
-        if console.verbose:
-            show_plan(chosen.plan, console, result=False)
-        return cls(chosen.plan, console)
+        if wanted.verbose:
+            show_plan(chosen.plan, wanted.console, result=False)
+        return cls(chosen.plan, wanted)
 
     def load(self, with_ops: Callable[[Ops], Ops] | None = None) -> Model:
         """The model, telling how long that took."""
@@ -55,7 +55,7 @@ class BenchSession:
         start = time.perf_counter()
         loaded = load_planned(self.plan.config, with_ops=with_ops)
         name = self.plan.config.synthetic or self.plan.config.model.name
-        self.console.note(f"{name} loaded in {time.perf_counter() - start:.1f} s")
+        self.wanted.console.note(f"{name} loaded in {time.perf_counter() - start:.1f} s")
         return loaded
 
     def floor(self, loaded: Model) -> Floor | None:
@@ -69,13 +69,12 @@ class BenchSession:
         info = named_model_info(self._run())
         traffic = Traffic(info, loaded.config, self.plan.config.kv)
         speed = copy_bytes_per_s(loaded.pipeline.device)
-        self.console.note(f"the card copies {speed / 1e12:.2f} TB/s")
+        self.wanted.console.note(f"the card copies {speed / 1e12:.2f} TB/s")
         return lambda slots, rows, depth: traffic.window_bytes(slots, rows, depth) / speed
 
-    def finish(self, suite: str, found: Iterable[Measurement], *, save: bool) -> int:
+    def finish(self, suite: str, found: Sequence[Measurement]) -> int:
         """Prints the measurements, and keeps them where that is asked for."""
-        measured = list(found)
-        return publish(suite, measured, self._circumstances(), self.console, save=save)
+        return publish(suite, found, self._circumstances(), self.wanted)
 
     def _circumstances(self) -> Circumstances:
         from bench import records
@@ -105,15 +104,14 @@ def publish(
     suite: str,
     measured: Sequence[Measurement],
     where: Circumstances,
-    console: Console,
-    *,
-    save: bool,
+    wanted: Wanted,
 ) -> int:
     """Prints measurements made under these circumstances, and keeps them as records."""
     from bench import records
 
+    console = wanted.console
     lines = [records.as_record(one, where) for one in measured]
-    if save:
+    if wanted.save:
         console.note(f"saved to {records.save(suite, lines)}")
     if console.json:
         console.document({"records": lines})
