@@ -28,7 +28,8 @@ Message = dict[str, str]
 @dataclass(frozen=True, slots=True)
 class Heard:
     """One answer. `moments`: when each piece of text came, in seconds of the clock that `sent` is
-    of. `prompt` is what the server counts, 0 where it does not."""
+    of. `prompt` and `cached`, the tokens of it that were not read, are what the server counts, 0
+    where it does not."""
 
     sent: float
     end: float
@@ -36,6 +37,7 @@ class Heard:
     text: str
     tokens: int
     prompt: int
+    cached: int = 0
     left: bool = False
     """Whether the client left before the end."""
 
@@ -132,7 +134,7 @@ def ask(
     sent = time.perf_counter()
     moments: list[float] = []
     pieces: list[str] = []
-    usage: dict[str, int] = {}
+    usage: dict[str, Any] = {}
     left = False
     with http.stream("POST", "/v1/chat/completions", json=body) as response:
         if response.is_error:
@@ -152,9 +154,9 @@ def ask(
                     break
     count = int(usage.get("completion_tokens", len(moments)))
     prompt = int(usage.get("prompt_tokens", 0))
-    return Heard(
-        sent, time.perf_counter(), tuple(moments), "".join(pieces), count, prompt, left=left
-    )
+    cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+    text = "".join(pieces)
+    return Heard(sent, time.perf_counter(), tuple(moments), text, count, prompt, cached, left=left)
 
 
 def words_for(http: httpx.Client, model: str) -> Callable[[int], int]:

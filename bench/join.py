@@ -6,8 +6,8 @@ Scenarios against any OpenAI server; each is played some times, and gives a samp
 * `read_alone`: the long prompt on an idle server;
 * `followup`: a short question a second behind a long prompt;
 * `next_turn`: a question behind a long conversation: from the slot that holds it, from a checkpoint
-  (another question than the first time), behind a crowd that took its slot, and the same question
-  to nobody's conversation.
+  (another question than the first time), behind a crowd that took its slot, and a fresh prompt with
+  as many tokens as the server had to read of each of them.
 """
 
 from __future__ import annotations
@@ -205,21 +205,26 @@ def _next_turn(bench: Bench) -> dict[str, float]:
     answer = bench.ask(first)
     turn = [*first, {"role": "assistant", "content": answer.text}]
 
-    def next_turn(question: str) -> float:
-        return bench.ask([*turn, _user(question)]).ttft_ms
+    found: dict[str, float] = {}
 
-    from_slot = next_turn(QUESTION)
+    def next_turn(name: str, question: str) -> None:
+        heard = bench.ask([*turn, _user(question)])
+        new = heard.prompt - heard.cached
+        # Beside 20 tokens for what a chat template adds.
+        fresh = bench.read(f"fresh {name}", max(1, new - 20))
+        found[f"{name}_ttft_ms"] = heard.ttft_ms
+        found[f"{name}_new_tokens"] = new
+        found[f"{name}_fresh_tokens"] = fresh.prompt - fresh.cached
+        found[f"{name}_fresh_ttft_ms"] = fresh.ttft_ms
+        found[f"{name}_more_ms"] = heard.ttft_ms - fresh.ttft_ms
+
+    next_turn("slot", QUESTION)
     # What the slot holds goes on with another question: the turn's end is a state to go back to.
-    from_checkpoint = next_turn("Say the same in other words, in one sentence.")
-    fresh = bench.ask(QUESTION).ttft_ms
+    next_turn("checkpoint", "Say the same in other words, in one sentence.")
     with ThreadPoolExecutor(bench.sizes.crowd) as clients:
         list(clients.map(lambda at: bench.read(f"crowd {at}", 64), range(bench.sizes.crowd)))
-    return {
-        "fresh_ttft_ms": fresh,
-        "slot_ttft_ms": from_slot,
-        "checkpoint_ttft_ms": from_checkpoint,
-        "behind_crowd_ttft_ms": next_turn("Say it once more, in one sentence."),
-    }
+    next_turn("behind_crowd", "Say it once more, in one sentence.")
+    return found
 
 
 def _user(text: str) -> Message:
@@ -233,7 +238,7 @@ def _told(sizes: Sizes) -> dict[str, int]:
     }
 
 
-UNITS = {"ms": "ms", "s": "s", "rate": "pieces/s", "share": "share"}
+UNITS = {"ms": "ms", "s": "s", "rate": "pieces/s", "share": "share", "tokens": "tokens"}
 SCENARIOS: Mapping[str, Callable[[Bench], dict[str, float]]] = {
     "joiner": _joiner,
     "two_joiners": _two_joiners,

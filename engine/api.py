@@ -198,7 +198,14 @@ def load(
     )
     draft_config = draft_from[1] if draft_from else config
     pipeline = DevicePipeline(
-        weights, config, draft_config, shape, ops, pooled_norm=pooled_norm, longest=longest
+        weights,
+        config,
+        draft_config,
+        shape,
+        ops,
+        pooled_norm=pooled_norm,
+        longest=longest,
+        prompt_graphs=residency is None,
     )
     pipeline.warm_up(kernels)
     return Model(config, tokenizer, pipeline, spec, stores)

@@ -24,7 +24,10 @@ UNPLANNED = 20
 _ROW_BYTES = 1_600_000
 """Buffers of one row of a prompt window, for widths and experts of Qwen3.8-Flash-Next."""
 GRAPH_ROWS = 64
-"""Windows up to so many rows are graphs, which share their buffers; each keeps its logits."""
+"""Rows of a graph that may choose tokens: all graphs share their logits, and eager windows have
+others."""
+PROMPT_GRAPH_ROWS = 256
+"""Rows of the longest graph, where all experts are on the card: graphs share their buffers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +71,14 @@ def plan_on_card(
     taken = fixed + work + (slots + SPARE_SLOTS) * (cache + state)
     place = room.table_place or _table_place(info, room, room.limit_bytes - taken)
     on_card = weights.table_bytes if place == "vram" else 0
-    resident = _resident(info, room, room.limit_bytes - taken - on_card)
+    graphs = min(prefill, PROMPT_GRAPH_ROWS) * _ROW_BYTES
+    resident = _resident(info, room, room.limit_bytes - taken - on_card, graphs)
     missing = resident < _each_layer(info)
-    if missing:
-        work += _staging_bytes(info)
+    work += _staging_bytes(info) if missing else graphs
     checkpoints = prompt_cache * info.state_bytes
     near = 0
     if not missing:
-        left = room.limit_bytes - taken - on_card - _expert_bytes(info, resident)
+        left = room.limit_bytes - taken - graphs - on_card - _expert_bytes(info, resident)
         left -= room.limit_bytes // UNPLANNED
         near = max(0, min(slots * prompt_cache, left // max(1, info.state_bytes)))
     host = HOST_WORK_BYTES + slots * checkpoints - near * info.state_bytes
@@ -115,13 +118,15 @@ def _table_place(info: ModelInfo, room: CardRoom, left: int) -> TablePlace:
     return "vram" if wanted + info.on_card.table_bytes <= left else "ram"
 
 
-def _resident(info: ModelInfo, room: CardRoom, left: int) -> int:
-    """Experts of each layer on the card: as many as there is room for, as asked at the most."""
+def _resident(info: ModelInfo, room: CardRoom, left: int, graphs: int) -> int:
+    """Experts of each layer on the card: as many as there is room for, as asked at the most. All of
+    them need room for prompts' `graphs`, too."""
     count, whole = _each_layer(info), info.on_card.expert_bytes
     asked = whole if room.expert_cache_bytes is None else room.expert_cache_bytes
-    if not room.keeps_experts or whole <= min(asked, left):
+    if not room.keeps_experts or whole <= min(asked, left - graphs):
         return count
-    return max(0, min(asked, left - _staging_bytes(info)) * count // whole)
+    most = min(asked, left - _staging_bytes(info)) * count // whole
+    return max(0, min(most, count - 1))
 
 
 def _expert_bytes(info: ModelInfo, resident: int) -> int:

@@ -38,8 +38,6 @@ class EngineOptions:
     """Tokens that begin a turn of a chat."""
     chunk: int = 256
     """Most prompt rows in one window."""
-    graph_rows: int = 0
-    """Windows of up to so many rows are launched at once; 0: none is, or short ones cost much."""
     yield_chunks: int = 1
     """Chunks after which a read may give way when no slot writes; 0: it does not then."""
     spec: int = 1
@@ -74,9 +72,7 @@ class Engine:
         self._pipeline = pipeline
         self.constraints = constraints
         self.slots = tuple(Slot(i, options.checkpoints) for i in range(pipeline.slots))
-        self._scheduler = Scheduler(
-            self.slots, options.chunk, options.yield_chunks, options.graph_rows
-        )
+        self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
         self.parking = ParkingLot(pipeline, options.parking, self.work, free)
         self._seating = Seating(pipeline, self.slots, self.parking, options.parking.least_tokens)

@@ -24,8 +24,6 @@ from engine.window import Span, Window
 
 MOST_PASSING = 2
 """Shorter prompts that one prompt lets pass."""
-GRAPHS_FOR_ONE = 3
-"""Windows that are graphs, for prompts that would be one without."""
 MOST_BESIDE = 1024
 """Prompt rows of a window in which others write: they wait for the whole window, and larger ones
 gain a sixth of a prompt's time at most."""
@@ -35,17 +33,12 @@ class Scheduler:
     """Owns the counts of all slots. `chunk` is the most prompt rows of one window.
 
     When no slot writes, a prompt gives way after every `yield_chunks` chunks only (0: it does not).
-    Windows of up to `graph_rows` rows are launched at once (0: none is); where the others' launches
-    take longer than what they launch, short prompts are read in a few of these.
     """
 
-    def __init__(
-        self, slots: Sequence[Slot], chunk: int, yield_chunks: int, graph_rows: int = 0
-    ) -> None:
+    def __init__(self, slots: Sequence[Slot], chunk: int, yield_chunks: int) -> None:
         self.slots = slots
         self._chunk = chunk
         self._yield_chunks = yield_chunks
-        self._graph_rows = graph_rows
         self._clock = 0
 
     def schedule(self) -> Window:
@@ -60,7 +53,7 @@ class Scheduler:
                     spans.append(_next_token(slot, slot.run))
         if reading:
             reading.sort(key=lambda pair: pair[1].arrival)
-            chunk = self._prompt_rows(spans, sum(slot.missing for slot, _ in reading))
+            chunk = min(self._chunk, MOST_BESIDE) if spans else self._chunk
             reading = self._passing(reading, chunk, writing=bool(spans)) or reading
             shares = self._share([slot for slot, _ in reading], chunk)
             for slot, run in reading:
@@ -86,15 +79,6 @@ class Scheduler:
             slot.forget()
         counts = (generated, run.accepted, run.offered, slot.computed)
         return Finished(run.request.id, slot.index, finish, *counts, error=error)
-
-    def _prompt_rows(self, writing: Sequence[Span], missing: int) -> int:
-        """Most prompt rows of a window, beside the spans of those who write."""
-        chunk = min(self._chunk, MOST_BESIDE) if writing else self._chunk
-        written = sum(len(span.tokens) for span in writing)
-        room = self._graph_rows - written
-        if 0 < room < missing and written + missing <= GRAPHS_FOR_ONE * self._graph_rows:
-            return min(chunk, room)
-        return chunk
 
     def _passing(
         self, reading: Sequence[tuple[Slot, Run]], chunk: int, *, writing: bool

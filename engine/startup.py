@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.config import CardConfig, EngineConfig
 from engine.constraints import Constraints
 from engine.cuda_process import local_cards, take_card
-from engine.device_memory import GRAPH_ROWS, STAGING_EXPERTS
+from engine.device_memory import STAGING_EXPERTS
 from engine.engine import Engine, EngineOptions
 from engine.flags import parse_engine_args
 from engine.hardware import local_hardware
@@ -150,8 +150,6 @@ def options_of(config: EngineConfig) -> EngineOptions:
     """The engine's part of a plan, with no token that ends an answer."""
     return EngineOptions(
         chunk=config.prefill,
-        # Each window brings the experts that lie elsewhere: then fewer windows are better.
-        graph_rows=GRAPH_ROWS if config.card and config.card.keeps_all_experts else 0,
         spec=config.spec,
         spec_min_p=config.spec_min_p,
         window_rows=config.window_rows,

@@ -11,7 +11,7 @@ from engine.kernels.sampling import Chooser, rows_at, spread_rows
 from engine.models.config import ModelConfig
 from engine.models.drafter import Drafter
 from engine.models.drafting import Drafting, values_of
-from engine.models.graphs import LADDER, Graph, Recorder, graph_rows, long_windows
+from engine.models.graphs import LADDER, Graph, Recorder, graph_rows, long_windows, words_of
 from engine.models.runner import Outcome
 from engine.models.state import StateShape
 from engine.models.words import Words
@@ -53,13 +53,15 @@ class GraphDrafting(Drafting):
         device: str,
         recorder: Recorder,
         windows: Callable[[], Iterator[Outcome]],
+        sizes: Sequence[int],
         longest: int,
     ) -> None:
-        """`windows`: what the graphs of windows leave behind; the last slot is a spare one.
-        longest: rows of the longest window."""
+        """`windows`: what the graphs of windows, of `sizes` rows, leave behind; the last slot is a
+        spare one. longest: rows of the longest window."""
         super().__init__(drafter, config, shape, device)
         self._recorder = recorder
         self._windows = windows
+        self._sizes = sizes
         self._longest = longest
         self._drafts = shape.drafts
         self._spare = shape.slots - 1
@@ -69,10 +71,12 @@ class GraphDrafting(Drafting):
 
     def launches(self) -> None:
         """All that feeding the layer and asking it launches, once each."""
-        for size in LADDER:
-            words = Words(size, self._spare, self._device)
+        for size in self._sizes:
+            words = words_of(size, self._spare, self._device)
             residual = self.last.new_empty(size, *self.last.shape[1:])
             self._fed(residual, words.ids, words.rows, words.rows.slots)
+        for size in LADDER:
+            words = Words(size, self._spare, self._device)
             told = torch.empty(2, size, 2, dtype=torch.int64, pin_memory=self._device != "cpu")
             self._chained([words], told, words.ids.clone())
         for rows in long_windows(self._longest):

@@ -13,7 +13,15 @@ from engine.kernels.sampling import Chooser
 from engine.logits import CANDIDATES, WIDE, HostLogits
 from engine.models.asks import Ask
 from engine.models.device_logits import DeviceLogits
-from engine.models.graphs import LADDER, Graph, Recorder, graph_rows, long_windows
+from engine.models.graphs import (
+    LADDER,
+    PROMPT_LADDER,
+    Graph,
+    Recorder,
+    graph_rows,
+    long_windows,
+    words_of,
+)
 from engine.models.runner import EagerRunner, Outcome
 from engine.models.words import SpanRows, Words
 from engine.rows import Rows, rows_of
@@ -24,8 +32,8 @@ from engine.sampling import Sampling
 class WindowGraph:
     """A captured window of R rows: its input, its graphs, and what it leaves behind.
 
-    kept: int32 [R, 5] in host memory, the lines of the next commit. residual: see `Outcome`;
-    logits: float32 [R, vocabulary].
+    kept: int32 [S, 5] in host memory, the lines of the next commit. residual: see `Outcome`;
+    logits: float32 [R, vocabulary], for prompts [W, vocabulary].
     """
 
     words: Words
@@ -37,19 +45,24 @@ class WindowGraph:
 
 
 class GraphRunner:
-    """Replays one graph a window of up to `LADDER[-1]` rows; longer ones run eagerly.
+    """Replays one graph a window of up to `sizes[-1]` rows; longer ones run eagerly.
 
-    A graph serves every window with as many rows or fewer, whoever they belong to. It computes the
-    logits of all its rows, since the head's weights are read once for all of them. `spare` is a
-    slot of the state that no conversation has, `longest` the rows of the longest window.
+    A graph serves every window with as many rows or fewer, whoever they belong to. One of up to
+    `LADDER[-1]` rows computes the logits of all, since the head's weights are read once for all of
+    them. `spare` is a slot of the state that no conversation has, `longest` the rows of the longest
+    window. `prompts`: whether there are graphs for prompts, no longer than `longest`.
     """
 
-    def __init__(self, eager: EagerRunner, recorder: Recorder, spare: int, longest: int) -> None:
+    def __init__(
+        self, eager: EagerRunner, recorder: Recorder, spare: int, longest: int, *, prompts: bool
+    ) -> None:
         self._eager = eager
         self._trunk = eager.trunk
         self._device = eager.device
         self._spare = spare
         self._longest = longest
+        more = tuple(size for size in PROMPT_LADDER if size <= longest) if prompts else ()
+        self.sizes = LADDER + more
         self._graphs: dict[int, WindowGraph] = {}
         self._last: WindowGraph | None = None
         self._recorder = recorder
@@ -57,19 +70,23 @@ class GraphRunner:
 
     def prepare(self) -> None:
         """Captures every graph, the largest first: the others find memory that it gave back."""
-        for size in reversed(LADDER):
+        for size in reversed(self.sizes):
             self._graph(size)
 
     def forward(
         self, tokens: list[int], spans: list[SpanRows], wanted: list[int], asks: Sequence[Ask]
     ) -> Outcome:
         """See `Runner.forward`."""
-        size = graph_rows(len(tokens))
-        if not size:
+        size = graph_rows(len(tokens), self.sizes)
+        if not size or (size > LADDER[-1] and len(wanted) > LADDER[-1]):
             self._last = None
             return self._long(tokens, spans, wanted, asks)
         graph = self._last = self._graph(size)
-        graph.words.write(tokens, spans)
+        if size > LADDER[-1]:
+            graph.words.write(tokens, spans, wanted)
+            wanted, asks = _among(wanted, asks)
+        else:
+            graph.words.write(tokens, spans)
         graph.window.replay()
         found = DeviceLogits(graph.logits, self._chooser, wanted, asks)
         return Outcome(graph.residual, found, graph.words)
@@ -98,22 +115,20 @@ class GraphRunner:
     ) -> Outcome:
         ids = torch.tensor(tokens, device=self._device)
         residual, hidden = self._eager.compute(ids, rows_of(spans, self._device), wanted)
-        numbers = {row: number for number, row in enumerate(wanted)}
-        asks = [Ask(numbers[ask.row], ask.position, ask.sampling) for ask in asks]
+        wanted, asks = _among(wanted, asks)
         chooser, logits = self._chooser, torch.empty(0, self._trunk.vocab_size)
         if wanted:
             if len(wanted) > LADDER[-1]:
                 chooser = Chooser(len(wanted), self._trunk.vocab_size, self._device)
             logits = self._trunk.logits(hidden)
             chooser.find_best(logits)
-        found = DeviceLogits(logits, chooser, range(len(wanted)), asks)
-        return Outcome(residual, found)
+        return Outcome(residual, DeviceLogits(logits, chooser, wanted, asks))
 
     def launches(self) -> None:
         """All that graphs, choices and long windows launch, once each."""
-        for size in LADDER:
-            words = Words(size, self._spare, self._device)
-            _, hidden = self._eager.compute(words.ids, words.rows)
+        for size in self.sizes:
+            words = words_of(size, self._spare, self._device)
+            _, hidden = self._eager.compute(words.ids, words.rows, words.wanted)
             logits = self._trunk.logits(hidden)
             self._trunk.commit(words.rows)
             self._chooser.find_best(logits)
@@ -136,15 +151,16 @@ class GraphRunner:
 
     def _capture(self, size: int) -> WindowGraph:
         """Runs first in the spare slot."""
-        words = Words(size, self._spare, self._device)
+        words = words_of(size, self._spare, self._device)
         words.write((), ())
-        kept = torch.zeros(size, 5, dtype=torch.int32, pin_memory=self._device != "cpu")
+        spans = words.rows.spans.shape[0]
+        kept = torch.zeros(spans, 5, dtype=torch.int32, pin_memory=self._device != "cpu")
         lines = torch.zeros_like(kept, device=self._device)
         empty = lines.new_empty(0)
 
         def window() -> tuple[torch.Tensor, ...]:
             words.send()
-            residual, hidden = self._eager.compute(words.ids, words.rows)
+            residual, hidden = self._eager.compute(words.ids, words.rows, words.wanted)
             logits = self._trunk.logits(hidden)
             self._chooser.find_best(logits)
             return residual, logits
@@ -157,3 +173,10 @@ class GraphRunner:
         graph, (residual, logits) = self._recorder.record(window)
         after, _ = self._recorder.record(commit)
         return WindowGraph(words, kept.numpy(), residual, self._recorder.lend(logits), graph, after)
+
+
+def _among(wanted: Sequence[int], asks: Sequence[Ask]) -> tuple[list[int], list[Ask]]:
+    """Rows of a window's logits, where these are those of the `wanted` rows."""
+    numbers = {row: number for number, row in enumerate(wanted)}
+    moved = [Ask(numbers[ask.row], ask.position, ask.sampling) for ask in asks]
+    return list(numbers.values()), moved

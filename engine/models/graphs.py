@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
+from engine.models.words import Words
+
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-"""Rows of graphs. Larger windows are prompts: the kernels of about a thousand rows run so long that
-launches hide behind them; short prompts are read in graphs, too (`engine/scheduler.py`)."""
+"""Rows of graphs that choose a token for each of them."""
+PROMPT_LADDER = (96, 128, 192, 256)
+"""Rows of graphs for prompts, which choose tokens for up to `LADDER[-1]` of them. The kernels of
+larger windows run so long that their launches hide behind them."""
 
 
-def graph_rows(rows: int) -> int:
-    """The fewest rows of a graph that has room for `rows`; 0: none has."""
-    step = bisect_left(LADDER, rows)
-    return LADDER[step] if step < len(LADDER) else 0
+def graph_rows(rows: int, sizes: Sequence[int] = LADDER) -> int:
+    """The fewest of `sizes` with room for `rows`; 0: none has."""
+    step = bisect_left(sizes, rows)
+    return sizes[step] if step < len(sizes) else 0
+
+
+def words_of(size: int, spare: int, device: str) -> Words:
+    """The input of a graph of `size` rows."""
+    return Words(size, spare, device, LADDER[-1] if size > LADDER[-1] else 0)
 
 
 def long_windows(longest: int) -> list[int]:

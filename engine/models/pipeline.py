@@ -39,8 +39,10 @@ class DevicePipeline:
         *,
         pooled_norm: bool = False,
         longest: int = LONGEST,
+        prompt_graphs: bool = True,
     ) -> None:
-        """longest: rows of the longest window whose kernels `warm_up` compiles."""
+        """longest: rows of the longest window whose kernels `warm_up` compiles. prompt_graphs:
+        whether short prompts are read in graphs on a card."""
         self.slots = shape.slots
         recorder = recorder_for(ops.device)
         if recorder:  # one slot more, for rows of graphs that belong to nobody
@@ -69,12 +71,19 @@ class DevicePipeline:
             from engine.models.graph_runner import GraphRunner
 
             longest = min(longest, shape.context)
-            runner = GraphRunner(eager, recorder, self.slots, longest)
+            runner = GraphRunner(eager, recorder, self.slots, longest, prompts=prompt_graphs)
             self._runner = runner
             self._launches.append(runner.launches)
             if self.drafter is not None:
                 self._drafting = drafting = GraphDrafting(
-                    self.drafter, config, shape, ops.device, recorder, runner.captured, longest
+                    self.drafter,
+                    config,
+                    shape,
+                    ops.device,
+                    recorder,
+                    runner.captured,
+                    runner.sizes,
+                    longest,
                 )
                 self._launches.append(drafting.launches)
         elif self.drafter is not None:

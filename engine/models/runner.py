@@ -68,7 +68,7 @@ class EagerRunner:
         return Outcome(residual, HostLogits(self.trunk.logits(hidden).cpu().numpy()))
 
     def compute(
-        self, ids: torch.Tensor, rows: Rows, wanted: list[int] | None = None
+        self, ids: torch.Tensor, rows: Rows, wanted: list[int] | torch.Tensor | None = None
     ) -> tuple[torch.Tensor, Any]:
         """What the draft layer reads, and what the head reads of the `wanted` rows (None: all)."""
         residual = self.trunk.forward(ids, rows)

@@ -14,6 +14,11 @@ from tests.bench.test_early_close import Folded
 from tests.engine.server.harness import Running, running
 from tests.strata_cli.commands import strata
 
+NEXT_TURN = [
+    f"{name}_{kind}_tokens"
+    for name in ("slot", "checkpoint", "behind_crowd")
+    for kind in ("new", "fresh")
+]
 SIZES = Sizes(long=120, second=60, history=80, answer=256, streams=2, crowd=3)
 
 
@@ -70,6 +75,11 @@ def test_every_scenario_plays(server: Running, monkeypatch: pytest.MonkeyPatch) 
         if metric.endswith("_ttft_ms"):
             assert min(one.samples) > 0
     assert found["join.joiner.longest_stop_s"].unit == "s"
+    turns = {name: found[f"join.next_turn.{name}"].samples for name in NEXT_TURN}
+    for name in ("slot", "checkpoint", "behind_crowd"):
+        new, fresh = turns[f"{name}_new_tokens"], turns[f"{name}_fresh_tokens"]
+        assert all(abs(a - b) <= 30 for a, b in zip(new, fresh, strict=True)), name
+        assert min(new) > 0
 
 
 def test_a_scenario_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from engine.capabilities import Capabilities
 from engine.config import Decision, RunConfig
-from engine.device_memory import GRAPH_ROWS, RESERVE_MIB
+from engine.device_memory import GRAPH_ROWS, PROMPT_GRAPH_ROWS, RESERVE_MIB, STAGING_EXPERTS
 from engine.flags import engine_args, parse_engine_args
 from engine.memory import MIB
 from engine.model_info import ModelInfo
-from engine.models.graphs import LADDER
+from engine.models.graphs import LADDER, PROMPT_LADDER
 from engine.resolve import Plan, make_plan
-from engine.startup import options_of
 from engine.synthetic import open_synthetic
 from tests.machines import CARD, machine
 
@@ -78,11 +77,19 @@ def test_checkpoints_lie_on_a_card_where_room_is_left_behind_all_experts() -> No
     assert small.checkpoints == 0, "experts are worth more"
 
 
-def test_short_prompts_are_read_in_graphs_where_no_window_brings_experts() -> None:
-    assert LADDER[-1] == GRAPH_ROWS
-    assert options_of(_plan(RunConfig()).config).graph_rows == GRAPH_ROWS
-    assert options_of(_plan(RunConfig(expert_cache="4096")).config).graph_rows == 0
-    assert options_of(_plan(RunConfig(device="cpu"), free_gb=400).config).graph_rows == 0
+def test_graphs_of_prompts_have_room_where_all_experts_lie_on_the_card() -> None:
+    assert (LADDER[-1], PROMPT_LADDER[-1]) == (GRAPH_ROWS, PROMPT_GRAPH_ROWS)
+    plans = [_plan(RunConfig(slots=2, prefill=rows)).memory for rows in (64, 256, 4096)]
+    for plan in plans:
+        assert plan.card is not None
+        assert plan.card.resident_experts == plan.card.layer_experts
+    few, some, many = (plan.work_bytes for plan in plans)
+    row = (many - some) // (4096 - 256)
+    assert some - few == 2 * (256 - 64) * row
+    beside = _plan(RunConfig(slots=2, prefill=256, expert_cache="4096")).memory
+    assert beside.card is not None
+    staging = STAGING_EXPERTS * beside.card.all_expert_bytes // FLASH.expert_pairs
+    assert beside.work_bytes == some - 256 * row + staging
 
 
 def test_the_table_of_a_plan_adds_up() -> None:

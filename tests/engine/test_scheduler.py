@@ -71,30 +71,6 @@ def test_windows_in_which_others_write_have_fewer_prompt_rows(
     ]
 
 
-@pytest.mark.parametrize(
-    ("length", "windows"),
-    [(4, [4]), (9, [4, 4, 1]), (12, [4, 4, 4]), (13, [13]), (40, [32, 4, 4])],
-)
-def test_short_prompts_are_read_in_windows_that_are_graphs(length: int, windows: list[int]) -> None:
-    engine, pipeline = engine_of(1, 32, graph_rows=4)
-    run(engine, ask("a", length))
-    assert [rows_of(window)[0] for window in pipeline.windows] == windows
-
-
-def test_those_who_write_are_counted_in_a_graph() -> None:
-    engine, pipeline = engine_of(2, 32, graph_rows=4)
-    engine.submit(ask("a", 2, max_new=9))
-    engine.step()
-    engine.submit(ask("b", 8, max_new=1))
-    for _ in range(3):
-        engine.step()
-    assert [rows_of(window) for window in pipeline.windows[1:]] == [
-        {0: 1, 1: 3},
-        {0: 1, 1: 3},
-        {0: 1, 1: 2},
-    ]
-
-
 def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     engine, pipeline = engine_of(3, 8)
     engine.submit(ask("a", 200))

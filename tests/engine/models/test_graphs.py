@@ -168,6 +168,30 @@ def test_windows_and_drafts(pair: tuple[DevicePipeline, DevicePipeline]) -> None
     assert offered > 20
 
 
+def test_a_short_prompt_beside_drafts(pair: tuple[DevicePipeline, DevicePipeline]) -> None:
+    """In a graph that computes the logits of some rows: those who draft, and the prompt's last."""
+    text = tuple(np.random.default_rng(7).integers(0, 500, 90).tolist())
+    wrong = (*text[4:6], 499 - text[6])
+    asks = [DraftAsk(slot, DRAFTS, 0.0) for slot in range(3)]
+    found: list[object] = []
+    for pipeline in pair:
+        begun = Window((Span(0, 0, text[:4], 4, 4), Span(2, 0, text[:9], 9, 9)))
+        pipeline.forward(begun)
+        pipeline.commit(begun, [Verdict(4, text[4]), Verdict(9, text[9])])
+        spans = [Span(0, 4, wrong, 1, 0), Span(1, 0, text[:70], 70, 69), Span(2, 9, (3,), 1, 0)]
+        window, verdicts = Window(tuple(spans)), [Verdict(2, 8), Verdict(70, 9), Verdict(1, 10)]
+        rows = _kept(whole_rows(pipeline.forward(window)()), spans, verdicts)
+        pipeline.commit(window, verdicts)
+        drafts = pipeline.draft(asks)()
+        spans = [Span(slot, at, (7,), 1, 0) for slot, at in ((0, 6), (1, 70), (2, 10))]
+        after = whole_rows(pipeline.forward(Window(tuple(spans)))())
+        found.append((rows.tobytes(), drafts, after.tobytes()))
+    assert found[0] == found[1]
+    runner = pair[1]._runner
+    assert isinstance(runner, GraphRunner)
+    assert 96 in {left.words.count for left in runner.captured() if left.words}
+
+
 def _kept(logits: np.ndarray, spans: list[Span], verdicts: list[Verdict]) -> np.ndarray:
     found, row = [], 0
     for span, verdict in zip(spans, verdicts, strict=True):

@@ -39,7 +39,26 @@ def test_a_graphs_input_is_the_windows_rows(spans: list[SpanRows], more: int) ->
     assert torch.equal(words.rows.positions, wanted.positions)
 
 
-def test_rows_that_a_window_lacks_change_nothing() -> None:
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_prompt_graphs_input_is_the_windows_rows(more: int) -> None:
+    """What is lacking is one prompt, and the wanted rows go along."""
+    spans: list[SpanRows] = [(2, 40, 3, 1), (0, 7, 2, 2), (1, 100_000, 4, 1), (3, 0, 1, 1)]
+    count = sum(rows for _, _, rows, _ in spans)
+    words = Words(count + more, SPARE, "cpu", wanted=6)
+    words.write([1] * (count + more), [(3, 77, count + more, 1)], [5] * 6)
+    words.write(list(range(9, 9 + count)), spans, [0, 4, 9])
+    words.send()
+    wanted = rows_of([*spans, (SPARE, 0, more, more)])
+    assert words.ids.tolist() == [*range(9, 9 + count)] + [0] * more
+    assert words.wanted is not None
+    assert words.wanted.tolist() == [0, 4, 9, 0, 0, 0]
+    assert torch.equal(words.rows.spans, wanted.spans)
+    assert torch.equal(words.rows.slots, wanted.slots)
+    assert torch.equal(words.rows.positions, wanted.positions)
+
+
+@pytest.mark.parametrize("wanted", [0, 4])
+def test_rows_that_a_window_lacks_change_nothing(wanted: int) -> None:
     """Beside a window of two slots; the last slot stays as it was cleared where it matters."""
     path = FIXTURES / "q4exp-a-q4k.gguf"
     plain, padded = (engine.load(path, slots=5, max_context=64).pipeline for _ in range(2))
@@ -51,14 +70,16 @@ def test_rows_that_a_window_lacks_change_nothing() -> None:
     for spans in windows:
         count = sum(rows for _, _, rows, _ in spans)
         tokens = list(range(7, 7 + count))
-        words = Words(12, SPARE, "cpu")
-        words.write(tokens, spans)
+        words = Words(12, SPARE, "cpu", wanted)
+        last = [count - 1, 0]
+        words.write(tokens, spans, last if wanted else ())
         words.send()
         runner = EagerRunner(padded.trunk, "cpu", hyper=True, drafts=False)
-        residual, hidden = runner.compute(words.ids, words.rows)
-        wanted = plain.trunk.forward(torch.tensor(tokens), rows_of(spans))
-        assert torch.equal(residual[:count], wanted)
-        logits = plain.trunk.logits(plain.trunk.hidden(wanted))
-        assert torch.equal(padded.trunk.logits(hidden)[:count], logits)
+        residual, hidden = runner.compute(words.ids, words.rows, words.wanted)
+        expected = plain.trunk.forward(torch.tensor(tokens), rows_of(spans))
+        assert torch.equal(residual[:count], expected)
+        logits = plain.trunk.logits(plain.trunk.hidden(expected))
+        rows = last if wanted else list(range(count))
+        assert torch.equal(padded.trunk.logits(hidden)[: len(rows)], logits[rows])
     for one, other in zip(plain.trunk.state, padded.trunk.state, strict=True):
         assert torch.equal(one[:SPARE], other[:SPARE])
