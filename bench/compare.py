@@ -32,8 +32,8 @@ class Change:
     pairs: int
 
 
-def read_run(path: Path) -> dict[str, dict[str, Any]]:
-    """The last record of each metric in a results file, or in what a suite printed as JSON."""
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a results file, or of what a suite printed as JSON, in their order."""
     try:
         text = path.read_text(encoding="utf-8").strip()
         try:
@@ -41,7 +41,7 @@ def read_run(path: Path) -> dict[str, dict[str, Any]]:
             records = whole.get("records", [whole])
         except json.JSONDecodeError:
             records = [json.loads(line) for line in text.splitlines()]
-        found = {record["metric"]: record for record in records if record["samples"]}
+        found = [record for record in records if record["metric"] and record["samples"]]
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -53,14 +53,19 @@ def read_run(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def read_run(path: Path) -> dict[str, dict[str, Any]]:
+    """The last record of each metric in a file, as `read_records` reads it."""
+    return {record["metric"]: record for record in read_records(path)}
+
+
 def compare(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Change]:
     """Of every metric that both runs have, in the order of the first."""
     for metric, old in before.items():
         new = after.get(metric)
-        if new is None or new["unit"] != old["unit"]:
-            continue
+        if new is None or new["unit"] != old["unit"] or metric.endswith("gpu_share"):
+            continue  # how busy a card is, is neither better nor worse
         more_is_better = "/s" in old["unit"]
         pairs = list(zip(old["samples"], new["samples"], strict=False))
         faster = sum(b > a if more_is_better else b < a for a, b in pairs)

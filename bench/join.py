@@ -15,20 +15,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import httpx
 
 from bench.client import Heard, Message, ask, faults_told, fresh_text, words_for
 from bench.records import Measurement
-from bench.watch import Watch, gpu_share
+from bench.timeline import timeline
+from bench.watch import GPU_EVERY_S, AskGpu, Watch, gpu_of
 
 BEHIND_S = 1.0
 """Streams are watched so long after the last joiner's first token."""
 QUESTION_AFTER_S = 1.0
 JOINERS_APART_S = 6.0
-GPU_EVERY_S = 0.1
+BEFORE_S = 0.5
+"""What is kept of the streams before somebody joins."""
 BEGUN = 8
 """Pieces that every stream has written when a prompt joins."""
 SHORT_ANSWER = 16
@@ -56,6 +59,7 @@ class Bench:
     words: Callable[[int], int]
     sizes: Sizes
     seed: str
+    ask_gpu: AskGpu
 
     def text(self, name: str, tokens: int) -> str:
         """About so many tokens."""
@@ -68,6 +72,14 @@ class Bench:
     def read(self, name: str, tokens: int) -> Heard:
         """A short answer to a prompt of so many tokens."""
         return self.ask(self.text(name, tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The numbers of a scenario that was played, and when its streams wrote."""
+
+    numbers: Mapping[str, float]
+    timeline: Mapping[str, Any] | None = None
 
 
 def measure(
@@ -86,19 +98,25 @@ def measure(
     """
     words = words_for(http, model)
     with faults_told(http):
+        ask_gpu = gpu_of(http, progress)
         for name in scenarios:
             rounds = []
             for number in range(repeat):
-                bench = Bench(http, model, words, sizes, f"{seed} {name} {number}")
+                bench = Bench(http, model, words, sizes, f"{seed} {name} {number}", ask_gpu)
                 rounds.append(SCENARIOS[name](bench))
-                told = ", ".join(f"{key} {value:.4g}" for key, value in rounds[-1].items())
+                told = ", ".join(f"{key} {value:.4g}" for key, value in rounds[-1].numbers.items())
                 progress(f"{name}, {number + 1} of {repeat}: {told}")
-            for key in rounds[0]:
-                samples = tuple(one[key] for one in rounds if key in one)
-                unit = UNITS[key.rpartition("_")[2]]
+            for key in rounds[0].numbers:
+                samples = tuple(one.numbers[key] for one in rounds if key in one.numbers)
                 details = {"scenario": name, "seed": seed, **_told(sizes)}
+                if key == STOP:
+                    worst = max(rounds, key=lambda one: one.numbers[STOP])
+                    details["timeline"] = worst.timeline
                 yield Measurement(
-                    metric=f"join.{name}.{key}", unit=unit, samples=samples, details=details
+                    metric=f"join.{name}.{key}",
+                    unit=UNITS[key.rpartition("_")[2]],
+                    samples=samples,
+                    details=details,
                 )
 
 
@@ -110,7 +128,7 @@ def longest_stop_s(moments: list[float], begin: float, end: float) -> float:
     return max((b - a for a, b in pairwise([begin, *inside, *behind])), default=0.0)
 
 
-def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> dict[str, float]:
+def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> Round:
     """Streams write; the prompts of so many tokens join, `JOINERS_APART_S` from one to the next."""
     streams = [_Stream(bench, f"stream {at}") for at in range(bench.sizes.streams)]
     with ThreadPoolExecutor(len(streams) + len(joiners)) as clients:
@@ -118,7 +136,7 @@ def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> dict[str, float]:
         try:
             for stream, future in zip(streams, writing, strict=True):
                 stream.wait_until_begun(future)
-            with Watch(gpu_share, GPU_EVERY_S) as gpu:
+            with Watch(bench.ask_gpu, GPU_EVERY_S) as gpu:
                 asked = []
                 for number, (name, tokens) in enumerate(joiners):
                     if number:
@@ -136,11 +154,13 @@ def _joined(bench: Bench, joiners: list[tuple[str, int]]) -> dict[str, float]:
     moments = [stream.moments for stream in streams]
     pieces = sum(begin < moment < end for one in moments for moment in one)
     found = {f"{name}_ttft_ms": one.ttft_ms for (name, _), one in zip(joiners, heard, strict=True)}
-    found["longest_stop_s"] = max(longest_stop_s(one, begin, end) for one in moments)
+    found[STOP] = max(longest_stop_s(one, begin, end) for one in moments)
+    found["streams_meanwhile_pieces"] = pieces
     found["streams_meanwhile_rate"] = pieces / (end - begin)
-    if gpu.found:
-        found["gpu_share"] = sum(gpu.found) / len(gpu.found)
-    return found
+    if gpu.mean is not None:
+        found["gpu_share"] = gpu.mean
+    reads = [(name, one.sent, one.first) for (name, _), one in zip(joiners, heard, strict=True)]
+    return Round(found, timeline(moments, begin - BEFORE_S, end, reads))
 
 
 class _Stream:
@@ -177,30 +197,31 @@ class _Stream:
         return self.leave.is_set()
 
 
-def _joiner(bench: Bench) -> dict[str, float]:
+def _joiner(bench: Bench) -> Round:
     alone = bench.read("alone", bench.sizes.long).ttft_ms
     found = _joined(bench, [("long", bench.sizes.long)])
-    return {**found, "alone_ttft_ms": alone, "cost_share": found["long_ttft_ms"] / alone - 1}
+    cost = found.numbers["long_ttft_ms"] / alone - 1
+    return replace(found, numbers={**found.numbers, "alone_ttft_ms": alone, "cost_share": cost})
 
 
-def _two_joiners(bench: Bench) -> dict[str, float]:
+def _two_joiners(bench: Bench) -> Round:
     return _joined(bench, [("long", bench.sizes.long), ("second", bench.sizes.second)])
 
 
-def _read_alone(bench: Bench) -> dict[str, float]:
-    return {"long_ttft_ms": bench.read("alone", bench.sizes.long).ttft_ms}
+def _read_alone(bench: Bench) -> Round:
+    return Round({"long_ttft_ms": bench.read("alone", bench.sizes.long).ttft_ms})
 
 
-def _followup(bench: Bench) -> dict[str, float]:
+def _followup(bench: Bench) -> Round:
     with ThreadPoolExecutor(1) as client:
         reading = client.submit(bench.read, "long", bench.sizes.long)
         threading.Event().wait(QUESTION_AFTER_S)
         question = bench.read("question", 16)
         long = reading.result()
-    return {"question_ttft_ms": question.ttft_ms, "long_ttft_ms": long.ttft_ms}
+    return Round({"question_ttft_ms": question.ttft_ms, "long_ttft_ms": long.ttft_ms})
 
 
-def _next_turn(bench: Bench) -> dict[str, float]:
+def _next_turn(bench: Bench) -> Round:
     first = [_user(bench.text("history", bench.sizes.history))]
     answer = bench.ask(first)
     turn = [*first, {"role": "assistant", "content": answer.text}]
@@ -224,22 +245,30 @@ def _next_turn(bench: Bench) -> dict[str, float]:
     with ThreadPoolExecutor(bench.sizes.crowd) as clients:
         list(clients.map(lambda at: bench.read(f"crowd {at}", 64), range(bench.sizes.crowd)))
     next_turn("behind_crowd", "Say it once more, in one sentence.")
-    return found
+    return Round(found)
 
 
 def _user(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def _told(sizes: Sizes) -> dict[str, int]:
+def _told(sizes: Sizes) -> dict[str, Any]:
     return {f"{name}_tokens": getattr(sizes, name) for name in ("long", "second", "history")} | {
         "streams": sizes.streams,
         "crowd": sizes.crowd,
     }
 
 
-UNITS = {"ms": "ms", "s": "s", "rate": "pieces/s", "share": "share", "tokens": "tokens"}
-SCENARIOS: Mapping[str, Callable[[Bench], dict[str, float]]] = {
+STOP = "longest_stop_s"
+UNITS = {
+    "ms": "ms",
+    "s": "s",
+    "share": "share",
+    "tokens": "tokens",
+    "pieces": "pieces",
+    "rate": "pieces/s",
+}
+SCENARIOS: Mapping[str, Callable[[Bench], Round]] = {
     "joiner": _joiner,
     "two_joiners": _two_joiners,
     "read_alone": _read_alone,

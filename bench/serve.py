@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import httpx
 
 from bench.client import PERCENTILES, Heard, ask, faults_told, fresh_text, percentile
 from bench.records import Measurement
+from bench.timeline import timeline
+from bench.watch import GPU_EVERY_S, AskGpu, Watch, gpu_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +37,34 @@ class Load:
 def measure(
     http: httpx.Client, model: str, loads: Sequence[Load], progress: Callable[[str], None]
 ) -> Iterator[Measurement]:
-    """Rates and percentiles of each load, a sample a round.
+    """Rates, percentiles and how busy the card was, of each load, a sample a round.
 
     Raises `ConfigError` when the server cannot be reached or fails one request.
     """
     with faults_told(http):
         ask(http, model, "Say one word.", 2)
+        ask_gpu = gpu_of(http, progress)
         for load in loads:
-            yield from _measure(http, model, load, progress)
+            yield from _measure(http, model, load, progress, ask_gpu)
 
 
 def _measure(
-    http: httpx.Client, model: str, load: Load, progress: Callable[[str], None]
+    http: httpx.Client, model: str, load: Load, progress: Callable[[str], None], ask_gpu: AskGpu
 ) -> Iterator[Measurement]:
-    rounds = []
+    rounds, busy = [], []
     with ThreadPoolExecutor(load.clients) as clients:
         for number in range(load.rounds):
             prompts = [load.prompt(number, client) for client in range(load.clients)]
-            rounds.append(list(clients.map(partial(ask, http, model, tokens=load.tokens), prompts)))
+            asked = partial(ask, http, model, tokens=load.tokens)
+            with Watch(ask_gpu, GPU_EVERY_S) as gpu:
+                rounds.append(list(clients.map(asked, prompts)))
+            busy += [] if gpu.mean is None else [gpu.mean]
             rate = _rate(rounds[-1])
             progress(f"{load.clients} clients, round {number + 1}: {rate:.1f} tok/s")
     everyone = [heard for one in rounds for heard in one]
     details = {
         "clients": load.clients,
+        "rounds": load.rounds,
         "requests": len(everyone),
         "prompt_words": load.words,
         "prompt_tokens": sum(heard.prompt for heard in everyone),
@@ -69,11 +77,21 @@ def _measure(
         samples = tuple(value(one) for one in rounds)
         return Measurement(metric=f"{start}.{metric}", unit=unit, samples=samples, details=details)
 
-    yield of("tok_s", "tok/s", _rate)
+    every = of("tok_s", "tok/s", _rate)
+    yield replace(every, details={**details, "timeline": _timeline(min(rounds, key=_rate))})
     for share in PERCENTILES:
         yield of(f"ttft_p{share}_ms", "ms", partial(_ttft_ms, share))
     for share in PERCENTILES:
         yield of(f"tpot_p{share}_ms", "ms", partial(_tpot_ms, share))
+    if busy:
+        name = f"{start}.gpu_share"
+        yield Measurement(metric=name, unit="share", samples=tuple(busy), details=details)
+
+
+def _timeline(one: list[Heard]) -> dict[str, Any]:
+    """Of a round, since its first question."""
+    begin, end = min(heard.sent for heard in one), max(heard.last for heard in one)
+    return timeline([heard.moments for heard in one], begin, end)
 
 
 def _ttft_ms(share: int, one: list[Heard]) -> float:

@@ -22,7 +22,7 @@ import psutil
 
 from bench.client import Heard, Message, ask, faults_told, fresh_text, percentile, words_for
 from bench.records import Measurement
-from bench.watch import Watch
+from bench.watch import GPU_EVERY_S, Watch, gpu_of
 from engine.errors import StrataError
 
 KINDS = ("question", "follow-up", "long", "leaves")
@@ -80,9 +80,10 @@ def soak(
     """
     words = words_for(http, model)
     record, memory = Record(), Watch(_children_bytes, _MEMORY_EVERY_S)
+    gpu = Watch(gpu_of(http, progress), GPU_EVERY_S)
     before = _counters(http)
     end = time.monotonic() + plan.seconds
-    with memory, ThreadPoolExecutor(plan.clients) as clients:
+    with memory, gpu, ThreadPoolExecutor(plan.clients) as clients:
         playing = [
             clients.submit(_client, http, model, plan, words, record, number, end)
             for number in range(plan.clients)
@@ -98,7 +99,7 @@ def soak(
     Random(plan.seed).shuffle(again)
     with faults_told(http):
         different = list(_different(http, model, again[: plan.again], progress))
-    found = _measurements(plan, record, len(different), memory.found, counted)
+    found = _measurements(plan, record, len(different), memory.found, gpu.mean, counted)
     return found, [*record.faults, *different]
 
 
@@ -212,6 +213,7 @@ def _measurements(
     record: Record,
     different: int,
     memory: Sequence[float],
+    gpu_share: float | None,
     counted: Mapping[str, float],
 ) -> list[Measurement]:
     kinds = Counter(one.kind for one in record.done)
@@ -242,6 +244,8 @@ def _measurements(
         if times := [one.heard.ttft_ms for one in record.done if one.kind == kind]:
             found.append(of(f"{kind.replace('-', '')}_ttft_p50_ms", "ms", percentile(times, 50)))
     found += [of(name, "events", value) for name, value in counted.items()]
+    if gpu_share is not None:
+        found.append(of("gpu_share", "share", gpu_share))
     growth = _growth_bytes(memory)
     if growth is not None:
         found.append(of("memory_growth_mib", "MiB", growth / 2**20))

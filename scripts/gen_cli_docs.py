@@ -18,7 +18,7 @@ from setup.config.keys import CONFIG_KEYS, ConfigKey
 from strata_cli.main import run_cli
 
 DOCUMENT = "docs/cli.md"
-BENCHES = ("decode", "prefill", "serve", "join", "soak", "pairs", "compare", "kernels")
+BENCHES = ("decode", "prefill", "serve", "join", "soak", "pairs", "compare", "plot", "kernels")
 COMMANDS = (
     *((), ("setup",), ("run",), ("check-exactness",), ("bench",)),
     *(("bench", name) for name in BENCHES),

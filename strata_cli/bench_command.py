@@ -11,8 +11,9 @@ import typer
 from engine.errors import ConfigError
 from strata_cli.bench_decode import decode
 from strata_cli.bench_load import join, soak
-from strata_cli.bench_options import SERVER, Wanted, suite
+from strata_cli.bench_options import DRAWN, SERVER, Wanted, suite
 from strata_cli.bench_pairs import compare, pairs
+from strata_cli.bench_plot import plot
 from strata_cli.bench_serve import serve
 from strata_cli.bench_session import (
     MOST_STREAMS,
@@ -80,6 +81,7 @@ bench.command()(join)
 bench.command()(soak)
 bench.command()(pairs)
 bench.command()(compare)
+bench.command()(plot)
 
 
 @bench.command()
@@ -123,7 +125,7 @@ def prefill(
 
 
 @bench.command()
-@suite(without=(*SERVER, "slots", "context", "spec"))
+@suite(without=(*SERVER, *DRAWN, "slots", "context", "spec"))
 def kernels(
     wanted: Wanted,
     rows: Annotated[

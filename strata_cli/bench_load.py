@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_options import Wanted, suite
+from strata_cli.bench_options import DRAWN, Wanted, suite
 from strata_cli.bench_session import MOST_TOKENS, Repeat, numbers
 from strata_cli.bench_target import target
 
@@ -68,7 +68,7 @@ def join(
         return server.publish("join", found)
 
 
-@suite()
+@suite(without=DRAWN)
 def soak(
     wanted: Wanted,
     clients: Annotated[int, typer.Option(min=1, metavar="N", help="Clients at once.")] = 8,

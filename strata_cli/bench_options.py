@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from strata_cli.options import (
     Spec,
     Synthetic,
     Verbose,
+    given_path,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +41,18 @@ Served = Annotated[
     typer.Option(metavar="NAME", help="Which of its models; else the first that it lists."),
 ]
 Save = Annotated[bool, typer.Option("--save", help="Append the records to bench/results.")]
+Plot = Annotated[bool, typer.Option("--plot", help="Also draw it, in the terminal.")]
+Png = Annotated[
+    Path | None,
+    typer.Option(
+        "--png", metavar="FILE.png", parser=given_path, help="Also draw it as a picture, there."
+    ),
+]
 
 SERVER = ("url", "api_key", "served")
 """What only suites that ask a server take."""
+DRAWN = ("plot", "png")
+"""What only suites that can be drawn take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +64,8 @@ class Wanted:
     api_key: ApiKey = None
     served: Served = None
     save: Save = False
+    plot: Plot = False
+    png: Png = None
     model: ModelPath = None
     synthetic: Synthetic = None
     device: Device = None
@@ -98,8 +111,12 @@ def suite(*, without: Iterable[str] = ()) -> Callable[[Callable[..., int]], Call
 
         @wraps(run)
         def command(**said: Any) -> int:
-            shared = {name: said.pop(name) for name in taken}
-            return run(Wanted(**shared), **said)
+            wanted = Wanted(**{name: said.pop(name) for name in taken})
+            if wanted.png is not None:
+                from bench.picture import check
+
+                check(wanted.png)  # what is missing is told before an hour is measured
+            return run(wanted, **said)
 
         # Typer reads a command's options from its signature.
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

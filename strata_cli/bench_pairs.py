@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engine.errors import ConfigError
-from strata_cli.bench_options import SERVER, Wanted, suite
+from strata_cli.bench_options import DRAWN, SERVER, Wanted, suite
 from strata_cli.bench_session import MOST_CLIENTS, BenchSession, numbers
 from strata_cli.console import Console
 from strata_cli.options import Json, given_path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.serve import Load
 
 
-@suite(without=(*SERVER, "save", "engine_args"))
+@suite(without=(*SERVER, *DRAWN, "save", "engine_args"))
 def pairs(
     wanted: Wanted,
     before: Annotated[
@@ -108,20 +108,9 @@ def _add(
 
 
 def _show(found: Iterable[Change], console: Console, more: Mapping[str, Any]) -> None:
+    from bench.tables import change_table
+
     changes = list(found)
     if console.json:
         console.document({**more, "changes": [asdict(change) for change in changes]})
-    rows = [
-        (
-            one.metric,
-            f"{one.before:.4g}",
-            f"{one.after:.4g}",
-            one.unit,
-            f"{one.ratio:.3f}",
-            f"{one.low:.3f} to {one.high:.3f}",
-            f"{one.faster} of {one.pairs}",
-        )
-        for one in changes
-    ]
-    titles = ("metric", "before", "after", "unit", "ratio", "95% interval", "faster")
-    console.table(titles, rows, result=True)
+    console.table(*change_table(changes), result=True)

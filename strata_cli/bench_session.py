@@ -106,8 +106,9 @@ def publish(
     where: Circumstances,
     wanted: Wanted,
 ) -> int:
-    """Prints measurements made under these circumstances, and keeps them as records."""
-    from bench import records
+    """Prints measurements made under these circumstances, keeps them as records, and draws them."""
+    from bench import records, tables
+    from strata_cli.bench_plot import draw
 
     console = wanted.console
     lines = [records.as_record(one, where) for one in measured]
@@ -115,17 +116,10 @@ def publish(
         console.note(f"saved to {records.save(suite, lines)}")
     if console.json:
         console.document({"records": lines})
-    rows = [
-        (
-            one.metric,
-            f"{one.value:.4g}",
-            one.unit,
-            _share(one),
-            " ".join(f"{s:.4g}" for s in one.samples),
-        )
-        for one in measured
-    ]
-    console.table(("metric", "median", "unit", "floor", "samples"), rows, result=True)
+    known = {line["metric"]: line for line in lines}
+    console.table(*tables.table(suite, known), result=True)
+    if not draw(known, wanted):
+        console.warn("nothing of this can be drawn")
     return 0
 
 
@@ -160,13 +154,3 @@ def _model_name(synthetic: str | None) -> str | None:
         return None
     name, _, options = synthetic.partition(",")
     return f"{name}:synthetic" + (f",{options}" if options else "")
-
-
-def _share(one: Measurement) -> str:
-    hits = one.details.get("expert_hit_rate")
-    beside = "" if hits is None else f", {hits:.0%} of experts on the card"
-    floor = one.details.get("floor_tok_s")
-    least = one.details.get("floor_us") or one.details.get("floor_ms")
-    if floor:
-        return f"{one.value / floor:.0%} of {floor:.0f}{beside}"
-    return f"{least / one.value:.0%} of {least:.1f}" if least else "-"

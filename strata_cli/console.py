@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from rich.text import Text
 
 from engine.errors import StrataError
 from strata_cli.printable import json_text, line, lines
+
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,13 @@ class Console:
             # A program or a file gets an answer as the model gave it.
             is_exact = end != "\n" and out is not None and not out.isatty()
             write(out, text + end if is_exact else _said(text, end))
+
+    def drawing(self, text: str) -> None:
+        """Lines of the result that are drawn with characters, in colours or not, for people."""
+        if not self.json:
+            parts = _COLOUR.split(text)
+            said = [part if index % 2 else lines(part) for index, part in enumerate(parts)]
+            write(sys.stdout, "".join(said) + "\n")
 
     def config(self, value: Any) -> None:
         """A JSON text as the result, for people."""

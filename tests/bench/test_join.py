@@ -55,6 +55,8 @@ def test_no_stop_is_longer_than_the_window(moments: list[float], begin: float, e
 
 
 def test_every_scenario_plays(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.watch.gpu_share", lambda: 0.5)
+    monkeypatch.setattr("bench.join.GPU_EVERY_S", 0.0001)
     monkeypatch.setattr("bench.join.BEHIND_S", 0.0)
     monkeypatch.setattr("bench.join.QUESTION_AFTER_S", 0.0)
     monkeypatch.setattr("bench.join.JOINERS_APART_S", 0.0)
@@ -74,12 +76,16 @@ def test_every_scenario_plays(server: Running, monkeypatch: pytest.MonkeyPatch) 
         assert one.details["streams"] == 2
         if metric.endswith("_ttft_ms"):
             assert min(one.samples) > 0
-    assert found["join.joiner.longest_stop_s"].unit == "s"
     turns = {name: found[f"join.next_turn.{name}"].samples for name in NEXT_TURN}
     for name in ("slot", "checkpoint", "behind_crowd"):
         new, fresh = turns[f"{name}_new_tokens"], turns[f"{name}_fresh_tokens"]
         assert all(abs(a - b) <= 30 for a, b in zip(new, fresh, strict=True)), name
         assert min(new) > 0
+    stop = found["join.two_joiners.longest_stop_s"]
+    assert stop.unit == "s"
+    assert len(stop.details["timeline"]["streams"]) == SIZES.streams
+    assert [name for name, _, _ in stop.details["timeline"]["reads"]] == ["long", "second"]
+    assert found["join.joiner.gpu_share"].value == 0.5
 
 
 def test_a_scenario_that_is_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,13 +46,18 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentile([7.0], 50) == percentile([7.0], 99) == 7
 
 
-def test_clients_of_a_server(server: Running) -> None:
+def test_clients_of_a_server(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.watch.gpu_share", lambda: 0.5)
+    monkeypatch.setattr("bench.serve.GPU_EVERY_S", 0.0001)
     told: list[str] = []
     with connect(f"{server.url}/v1/", "secret-key") as http:
         found = {one.metric: one for one in measure(http, "any", [LOAD], told.append)}
     assert len(told) == LOAD.rounds
     assert next(iter(found)) == "serve.clients4.tok_s"
-    assert len(found) == 1 + 2 * len(PERCENTILES)
+    assert len(found) == 1 + 2 * len(PERCENTILES) + 1
+    assert found["serve.clients4.gpu_share"].samples == (0.5, 0.5)
+    streams = next(iter(found.values())).details["timeline"]["streams"]
+    assert [sum(counts) > 0 for counts in streams] == [True] * LOAD.clients
     for one in found.values():
         assert len(one.samples) == LOAD.rounds
         assert min(one.samples) >= 0

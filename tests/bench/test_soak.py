@@ -25,7 +25,8 @@ def server() -> Iterator[Running]:
         yield run
 
 
-def test_an_exact_server_has_no_faults(server: Running) -> None:
+def test_an_exact_server_has_no_faults(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.watch.gpu_share", lambda: 0.5)
     with connect(server.url, None) as http:
         found, faults = soak(http, "any", PLAN, lambda sentence: None)
     values = {one.metric: one.value for one in found}
@@ -35,6 +36,7 @@ def test_an_exact_server_has_no_faults(server: Running) -> None:
     assert set(kinds) == set(KINDS)
     assert values["soak.answers"] == sum(kinds.values())
     assert values["soak.later_turns"] > 0
+    assert values["soak.gpu_share"] == 0.5
     assert found[0].details["asked_again"] == 12
 
 
