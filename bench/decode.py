@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench import peers
 from bench.pipelines import InjectedDrafts, MeasuredPipeline, clear_all, pretend
 from bench.records import Measurement
-from bench.texts import WORKLOADS, Encode, long_prompt, prompts
+from bench.texts import Encode, long_prompt, pieces
 from engine.engine import Engine, EngineOptions
 from engine.pipeline import Pipeline
 from engine.request import Finished, Produced, Request
@@ -68,11 +68,14 @@ class Point:
 
 
 def decode_prompts(encode: Encode, streams: int, depth: int = 0) -> list[Ids]:
-    """A prompt for each stream: at most 64 tokens of the workloads in turn, behind what makes it
-    `depth` tokens where that is more."""
-    known = prompts(encode, PROMPT_TOKENS)
-    chosen = [known[WORKLOADS[i % len(WORKLOADS)]] for i in range(streams)]
-    return [long_prompt(encode, max(0, depth - len(ids))) + ids for ids in chosen]
+    """A prompt for each stream: 64 tokens of the workloads from a place of its own, behind what
+    makes it `depth` tokens where that is more.
+
+    No two are alike: conversations that write the same words choose the same experts, which are
+    then read once for all of them.
+    """
+    before = long_prompt(encode, max(0, depth - PROMPT_TOKENS))
+    return [before + piece for piece in pieces(encode, streams, PROMPT_TOKENS)]
 
 
 def decode_once(

@@ -45,8 +45,15 @@ def prompts(encode: Encode, most: int) -> dict[str, tuple[int, ...]]:
 
 def long_prompt(encode: Encode, length: int) -> tuple[int, ...]:
     """Exactly `length` token ids: the workloads one after another, as often as it takes."""
+    return pieces(encode, 1, length)[0]
+
+
+def pieces(encode: Encode, count: int, length: int) -> list[tuple[int, ...]]:
+    """As `long_prompt`, `count` times from different places."""
     together = encode("\n\n".join(workload(name) for name in (*WORKLOADS, FOLLOW_UP)))
-    return tuple((together * (length // len(together) + 1))[:length])
+    endless = together * (length // len(together) + 2)
+    begins = [i * len(together) // count for i in range(count)]
+    return [tuple(endless[begin : begin + length]) for begin in begins]
 
 
 def texts(
