@@ -1,9 +1,8 @@
 """Answers of a given form: which tokens may come next.
 
-A form is JSON of a schema, a limit to the thoughts before an answer, or both. The grammar is
-llguidance's. A constraint belongs to one request and is told every token of its answer. What it
-forbids has no logit (`engine/sampler.py`), so drafts, sampling and windows work as ever, and the
-answer depends on them as little.
+A form is a grammar, a limit to the thoughts before an answer, or both. A constraint belongs to one
+request and is told every token of its answer. What it forbids has no logit (`engine/sampler.py`),
+so drafts, sampling and windows work as ever, and the answer depends on them as little.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.errors import RequestError
-from engine.schemas import FIELD, MASKED, check, matcher_of, tokenizer_of
+from engine.grammars import FIELD, MASKED, check, matcher_of, tokenizer_of
 
 _KEPT = 16
-"""Schemas that stay compiled."""
+"""Grammars that stay compiled."""
 
 
 class Words(Protocol):
@@ -43,18 +42,17 @@ class Words(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an answer must be: JSON of `schema` (JSON text; None: anything), from its start or,
-    where the model thinks first, behind the first `think_end`, before which stand at most
-    `think_most` tokens."""
+    """What an answer must be: a text of `grammar` (None: any), from its start or, where the model
+    thinks first, behind the first `think_end`, before which stand at most `think_most` tokens."""
 
-    schema: str | None = None
+    grammar: str | None = None
     think_end: int | None = None
     think_most: int | None = None
 
 
 class Constraint:
-    """The state of one answer. `compiled`: the matcher of its schema where no answer has begun;
-    None: there is no schema."""
+    """The state of one answer. `compiled`: the matcher of its grammar where no answer has
+    begun; None: there is no grammar."""
 
     def __init__(self, compiled: Future[Any] | None, vocab_size: int, form: Form) -> None:
         self._compiled = compiled
@@ -73,8 +71,8 @@ class Constraint:
         return self._think_end is not None or self._compiled is None
 
     def allows(self, token: int) -> bool:
-        """Whether `token` may be next. Raises `RequestError` for a schema that is too much, or that
-        lets nothing follow before the answer is whole."""
+        """Whether `token` may be next. Raises `RequestError` for a grammar that is too much, or
+        that lets nothing follow before the answer is whole."""
         if self._forced is not None:
             return token == self._forced
         return self._free or bool(self._bits()[token >> 3] >> (token & 7) & 1)
@@ -125,7 +123,7 @@ class Constraint:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Faults of a schema begin with the field of a request that it came in."""
+    """Faults of a grammar begin with the key of a request that it came in."""
     try:
         yield
     except RequestError as error:
@@ -133,32 +131,32 @@ def _told() -> Iterator[None]:
 
 
 class Constraints:
-    """Makes the constraints of one model. Schemas are compiled beside the windows, by a thread: the
-    first token waits for that, the others' do not. `vocab_size` counts the model's logits."""
+    """Makes the constraints of one model. Grammars are compiled beside the windows, by a thread:
+    the first token waits for that, the others' do not. `vocab_size` counts the model's logits."""
 
     def __init__(self, words: Words, vocab_size: int) -> None:
         self._words = words
         self._vocab_size = vocab_size
-        self._thread = ThreadPoolExecutor(1, "schemas")
+        self._thread = ThreadPoolExecutor(1, "grammars")
         self._compiled: dict[str, Future[Any]] = {}
 
     def prepare(self) -> Future[Any]:
-        """Make what all schemas share, which takes a second, before the first one waits for it."""
+        """Make what all grammars share, which takes a second, before the first one waits for it."""
         return self._thread.submit(lambda: self._tokenizer)
 
     def make(self, form: Form) -> Constraint:
         """The constraint of an answer that begins."""
         compiled = None
-        if form.schema is not None:
-            compiled = self._compiled.pop(form.schema, None)
-            compiled = compiled or self._thread.submit(self._compile, form.schema)
-            self._compiled[form.schema] = compiled
+        if form.grammar is not None:
+            compiled = self._compiled.pop(form.grammar, None)
+            compiled = compiled or self._thread.submit(self._compile, form.grammar)
+            self._compiled[form.grammar] = compiled
             if len(self._compiled) > _KEPT:
                 del self._compiled[next(iter(self._compiled))]
         return Constraint(compiled, self._vocab_size, form)
 
-    def _compile(self, schema: str) -> Any:
-        matcher = matcher_of(schema, self._tokenizer)
+    def _compile(self, grammar: str) -> Any:
+        matcher = matcher_of(grammar, self._tokenizer)
         matcher.compute_bitmask()  # the first one costs most; later ones find what it made
         return matcher
 

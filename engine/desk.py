@@ -14,6 +14,7 @@ from engine import messages, request
 from engine.constraints import Form
 from engine.engine import Engine
 from engine.errors import RequestError
+from engine.grammars import FIELD
 from engine.sampling import Sampling
 
 Send = Callable[[messages.Event], None]
@@ -215,13 +216,13 @@ def _request(command: messages.Gen | messages.BatchGen, name: str) -> request.Re
 
 
 def _form(keys: messages.Keys) -> Form | None:
-    schema = None
-    if keys.schema is not None:
+    grammar = None
+    if keys.grammar is not None:
         try:
-            schema = base64.urlsafe_b64decode(keys.schema).decode()
+            grammar = base64.urlsafe_b64decode(keys.grammar).decode()
         except ValueError as error:
-            raise RequestError(f"schema: {error}") from None
+            raise RequestError(f"{FIELD}: {error}") from None
     if keys.think_most is not None and keys.think_end is None:
         raise RequestError("think_most needs think_end")
-    form = Form(schema, keys.think_end, keys.think_most)
-    return form if schema is not None or keys.think_most is not None else None
+    form = Form(grammar, keys.think_end, keys.think_most)
+    return form if grammar is not None or keys.think_most is not None else None

@@ -204,7 +204,7 @@ class Engine:
         if biased and not 0 <= min(biased) <= max(biased) < vocab:
             raise RequestError(f"logit_bias names tokens {min(biased)} to {max(biased)} of {vocab}")
         if request.form and self.constraints is None:
-            raise RequestError("this engine holds answers to no schema")
+            raise RequestError("this engine holds answers to no grammar")
         if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
             raise RequestError(f"logprobs is {request.logprobs}, allowed is 0 to {MAX_LOGPROBS}")
 

@@ -17,9 +17,9 @@ class Keys(Struct, frozen=True, omit_defaults=True):
 
     `temperature` 0 is greedy. `top_k` 0 is no limit. `seed` 0 is a seed of the engine's choice.
     `penalty_last_n` is how many of the last tokens the penalties see. `logit_bias` pairs token ids
-    with what is added to their logits. `schema` is a JSON schema in
-    URL-safe base64, which the answer keeps to: all of it, or what follows token `think_end`, before
-    which stand at most `think_most` tokens.
+    with what is added to their logits. `grammar` is one of llguidance's
+    in URL-safe base64, which the answer keeps to: all of it, or what follows token `think_end`,
+    before which stand at most `think_most` tokens.
     """
 
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
@@ -34,7 +34,7 @@ class Keys(Struct, frozen=True, omit_defaults=True):
     spec_min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     logprobs: Count | None = None
     hashes: bool | None = None
-    schema: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+=*$")] | None = None
+    grammar: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]+=*$")] | None = None
     logit_bias: tuple[tuple[Count, float], ...] | None = None
     think_end: Count | None = None
     think_most: Count | None = None

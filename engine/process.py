@@ -103,7 +103,7 @@ def _facts(loaded: Loaded) -> dict[str, int | str]:
         "context": loaded.max_context,
         "slot_cache": 1,
         "logprobs": MAX_LOGPROBS,
-        "schemas": int(loaded.engine.constraints is not None),
+        "grammars": int(loaded.engine.constraints is not None),
         "spec": options.spec,
         "prefill": options.chunk,
         "prompt_cache": options.checkpoints,

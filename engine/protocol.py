@@ -11,8 +11,8 @@ The server always gives one, so lines of several admissions may be mixed in any 
 
 **Start.** Any number of `INFO key=value ...`, then `READY <max_context> stop`. Keys that the server
 reads: `batch_slots` (seats that really run), `context`, `engine` (version), `slot_cache`,
-`logprobs` (most alternatives a token can be reported with; absent: none), `schemas` (1: answers can
-be held to a JSON schema). Others go to /v1/status.
+`logprobs` (most alternatives a token can be reported with; absent: none), `grammars` (1: answers
+can be held to one). Others go to /v1/status.
 
 An `INFO` may come later, too, with counts since the start: `expert_hits` and `expert_fetches`, the
 routed experts that windows found in the card's memory and that came over the wire.

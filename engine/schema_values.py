@@ -28,7 +28,7 @@ def subschemas(root: Any) -> Iterator[dict[str, Any]]:
             inner = node.get(key)
             waiting += inner if isinstance(inner, list) else ()
         waiting += [node.get(key) for key in _ONES]
-        waiting.append(_target(root, node.get("$ref")))
+        waiting.append(target(root, node.get("$ref")))
 
 
 def properties_of(node: dict[str, Any]) -> set[str]:
@@ -61,7 +61,7 @@ def _can(schema: Any, known: set[int]) -> bool:
 
 def _fits(node: dict[str, Any], root: Any, known: set[int]) -> bool:
     """Whether a value fits `node`, where `known` schemas have one."""
-    needed = [_target(root, node.get("$ref"))]
+    needed = [target(root, node.get("$ref"))]
     if isinstance(node.get("allOf"), list):
         needed += node["allOf"]
     if not all(_can(schema, known) for schema in needed):
@@ -96,7 +96,7 @@ def _array_fits(node: dict[str, Any], known: set[int]) -> bool:
     return all(_can(schema, known) for schema in needed)
 
 
-def _target(root: Any, ref: Any) -> Any:
+def target(root: Any, ref: Any) -> Any:
     """What `#` or `#/a/b` points at; `None`: it is something else, or not there."""
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
         return None
@@ -108,3 +108,48 @@ def _target(root: Any, ref: Any) -> Any:
         else:
             node = node.get(name) if isinstance(node, dict) else None
     return node
+
+
+_MOST = 10**12
+
+
+def least_characters(root: Any, nodes: Sequence[dict[str, Any]]) -> int:
+    """Of the `subschemas` of `root` (`nodes`), the one whose values are longest has values of at
+    least so many characters; at most 10^12."""
+    known: dict[int, int] = {}
+    for _ in range(3):  # inner ones first, as a rule; what is not known yet counts as nothing
+        for node in reversed(nodes):
+            known[id(node)] = min(_MOST, _least(node, root, known))
+    return max(known.values(), default=1)
+
+
+def _least(node: dict[str, Any], root: Any, known: dict[int, int]) -> int:
+    def of(schema: Any) -> int:
+        return known.get(id(schema), 1) if isinstance(schema, dict) else 1
+
+    least = [1, of(target(root, node.get("$ref")))]
+    if isinstance(node.get("allOf"), list):
+        least += map(of, node["allOf"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(node.get(key), list) and node[key]:
+            least.append(min(map(of, node[key])))
+    types = node.get("type")
+    if types == "string":
+        least.append(_count(node, "minLength") + 2)
+    elif types == "array":
+        first = node.get("prefixItems")
+        first = first if isinstance(first, list) else []
+        count = _count(node, "minItems")
+        sizes = [*map(of, first[:count])]
+        least.append(sum(sizes) + (count - len(sizes)) * (1 + of(node.get("items"))) + 1)
+    elif types == "object" and isinstance(node.get("required"), list):
+        properties = node.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        names = set(map(str, node["required"]))
+        least.append(1 + sum(len(name) + 4 + of(properties.get(name)) for name in names))
+    return max(least)
+
+
+def _count(node: dict[str, Any], key: str) -> int:
+    count = node.get(key)
+    return count if isinstance(count, int) else 0

@@ -46,7 +46,6 @@ class Tokenizer:
             for token in vocabulary.of_type(TokenType.CONTROL, TokenType.UNKNOWN)
             if token not in OUTPUT_TAGS
         )
-        self._control = frozenset(self.special.values())
         self._plain, self._parsing = _encoders(vocabulary, special)
 
     @classmethod
@@ -101,8 +100,8 @@ class Tokenizer:
         return StreamDecoder(lambda id: self._shown(id, skip_special))
 
     def is_text(self, id: int) -> bool:
-        """False for control tokens, which no text becomes by itself."""
-        return id not in self._control
+        """False for tokens that are never shown."""
+        return id not in self._hidden
 
     def _shown(self, id: int, skip_special: bool) -> bytes:
         return b"" if skip_special and id in self._hidden else self.token_bytes(id)

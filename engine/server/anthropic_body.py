@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
 from engine.server.http_errors import bad_field
 from engine.server.sampling import SamplingFields
+from engine.server.unsupported import MESSAGES, check_supported
 
 _THINKING = ("enabled", "adaptive", "disabled")
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
@@ -19,12 +20,13 @@ class Block(Struct, frozen=True):
     """A part of a message: text, thinking, a call of a tool, or what a tool gave."""
 
     type: str
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
+    text: str | None = None
+    thinking: str | None = None
+    data: str | None = None
+    id: str | None = None
+    name: str | None = None
     input: dict[str, Any] | None = None
-    tool_use_id: str = ""
+    tool_use_id: str | None = None
     content: str | list[Block] | None = None
     is_error: bool | None = None
 
@@ -54,6 +56,11 @@ class MessagesBody(CountBody, frozen=True, kw_only=True):
     model: str | None = None
     stream: bool | None = None
     stop_sequences: list[str] | None = None
+    # Refused where they say something: see `unsupported.py`.
+    container: Any = None
+    context_management: Any = None
+    mcp_servers: Any = None
+    output_format: Any = None
 
 
 def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
@@ -69,6 +76,7 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         raise bad_field("thinking", "has no place before a last turn that is the assistant's")
     said: dict[str, Any] = {}
     if isinstance(body, MessagesBody):
+        check_supported(body, MESSAGES)
         fields = SamplingFields.__struct_fields__
         said = {name: getattr(body, name) for name in (*fields, "max_tokens", "stream")}
         said["stop_sequences"] = body.stop_sequences
@@ -76,6 +84,7 @@ def chat_of(body: CountBody, unasked: bool | None) -> ChatBody:
         messages=messages if body.system else messages[1:],
         tools=_tools(body),
         tool_choice=_choice(body),
+        parallel_tool_calls=_parallel(body.tool_choice or {}),
         continue_final_message=begun,
         enable_thinking=thinks,
         reasoning_budget_tokens=_budget(body),
@@ -94,7 +103,10 @@ def _thinks(thinking: dict[str, Any]) -> bool:
 
 def _budget(body: CountBody) -> int | None:
     """Tokens of thinking, if the request limits them."""
-    budget = (body.thinking or {}).get("budget_tokens")
+    thinking = body.thinking or {}
+    budget = thinking.get("budget_tokens")
+    if budget is None and thinking.get("type") == "enabled":
+        raise bad_field("thinking.budget_tokens", "is missing")
     if budget is None:
         return None
     if type(budget) is not int or budget < 0:
@@ -123,19 +135,24 @@ def _turn(turn: Turn, where: str) -> Iterator[ChatMessage]:
     thoughts: list[str] = []
     calls: list[ToolCall] = []
     for number, block in enumerate(turn.content):
+        at = f"{where}.content[{number}]"
         match block.type:
             case "text":
-                texts.append(block.text)
-            case "thinking" | "redacted_thinking":
-                thoughts.append(block.thinking)
+                texts.append(_said(block, "text", at))
+            case "thinking":
+                thoughts.append(_said(block, "thinking", at))
+            case "redacted_thinking":
+                pass  # nobody here can read it
             case "tool_use":
-                arguments = block.input or {}
-                calls.append(ToolCall(FunctionCall(block.name, arguments), block.id))
+                name, id = _said(block, "name", at), _said(block, "id", at)
+                if block.input is None:
+                    raise bad_field(f"{at}.input", "is missing")
+                calls.append(ToolCall(FunctionCall(name, block.input), id))
             case "tool_result":
-                content = _result(block, f"{where}.content[{number}]")
-                yield ChatMessage(role="tool", content=content, tool_call_id=block.tool_use_id)
+                id = _said(block, "tool_use_id", at)
+                yield ChatMessage(role="tool", content=_result(block, at), tool_call_id=id)
             case _:
-                raise bad_field(f"{where}.content[{number}]", f"{block.type!r} is not supported")
+                raise bad_field(at, f"{block.type!r} is not supported")
     if texts or thoughts or calls:
         yield ChatMessage(
             role=turn.role,
@@ -151,7 +168,15 @@ def _text(content: str | list[Block] | None, where: str) -> str:
     for number, block in enumerate(content):
         if block.type != "text":
             raise bad_field(f"{where}[{number}]", f"{block.type!r} is not supported, only text")
-    return "\n".join(block.text for block in content)
+    return "\n".join(_said(block, "text", f"{where}[{n}]") for n, block in enumerate(content))
+
+
+def _said(block: Block, field: str, where: str) -> str:
+    """A text that such a block must have."""
+    value = getattr(block, field)
+    if value is None:
+        raise bad_field(f"{where}.{field}", "is missing")
+    return str(value)
 
 
 def _result(block: Block, where: str) -> str:
@@ -170,6 +195,8 @@ def _tools(body: CountBody) -> list[dict[str, Any]] | None:
             "description": tool.get("description", ""),
             "parameters": tool["input_schema"],
         }
+        if "strict" in tool:
+            function["strict"] = tool["strict"]
         tools.append({"type": "function", "function": function})
     return tools or None
 
@@ -187,6 +214,13 @@ def _choice(body: CountBody) -> str | dict[str, Any] | None:
     if kind not in _CHOICES:
         raise bad_field("tool_choice.type", f"{kind!r} is not auto, any, tool or none")
     return _CHOICES[kind]
+
+
+def _parallel(choice: Mapping[str, Any]) -> bool | None:
+    disabled = choice.get("disable_parallel_tool_use")
+    if not isinstance(disabled, bool | None):
+        raise bad_field("tool_choice.disable_parallel_tool_use", "is not true or false")
+    return None if disabled is None else not disabled
 
 
 def _format(config: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -24,6 +25,7 @@ from starlette.routing import BaseRoute, Route
 
 from engine.errors import ConfigError, EngineDiedError
 from engine.server.bridge import Bridge
+from engine.server.connection import Connection
 from engine.server.endpoints import Endpoints
 from engine.server.exposure import is_every_address, open_to_anyone, shown_url
 from engine.server.guard import Guard
@@ -167,7 +169,7 @@ class _Http(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=partial(Connection, options.head_timeout_s),  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 log_level="warning",
@@ -220,6 +222,8 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
         Route("/slots", tell.slots),
         Route("/v1/models", tell.models),
         Route("/models", tell.models),
+        Route("/v1/models/{name:path}", tell.model),
+        Route("/models/{name:path}", tell.model),
         Route("/v1/chat/completions", ask.chat, methods=["POST"]),
         Route("/v1/completions", ask.completions, methods=["POST"]),
         Route("/v1/responses", ask.responses, methods=["POST"]),

@@ -14,6 +14,7 @@ from engine.sampling import LARGEST_BIAS
 from engine.server.http_errors import ApiError, bad_field
 from engine.server.options import ServerOptions
 from engine.server.sampling import SamplingFields
+from engine.server.unsupported import GRAMMARS, check_supported
 
 T = TypeVar("T")
 MAX_STOPS, MAX_STOP_SEQUENCES = 4, 16
@@ -48,6 +49,14 @@ class GenerationBody(SamplingFields, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
     logit_bias: Annotated[dict[TokenId, Bias], Meta(max_length=MOST_BIASED)] | None = None
     return_progress: bool | None = None
+    # Refused where they say something: see `unsupported.py`.
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
+    structured_outputs: Any = None
+    grammar: Any = None
+    json_schema: Any = None
 
 
 class FunctionCall(Struct, frozen=True):
@@ -69,7 +78,7 @@ class Part(Struct, frozen=True):
     """A part of a message's content; only text is understood."""
 
     type: str
-    text: str = ""
+    text: str | None = None
 
 
 class ChatMessage(Struct, frozen=True):
@@ -81,6 +90,8 @@ class ChatMessage(Struct, frozen=True):
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    function_call: Any = None
+    audio: Any = None
 
 
 class ChatBody(GenerationBody, frozen=True, kw_only=True):
@@ -91,6 +102,7 @@ class ChatBody(GenerationBody, frozen=True, kw_only=True):
     top_logprobs: TopLogprobs | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     reasoning: dict[str, Any] | None = None
@@ -98,6 +110,14 @@ class ChatBody(GenerationBody, frozen=True, kw_only=True):
     enable_thinking: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool | None = None
+    # Refused where they say something: see `unsupported.py`.
+    functions: Any = None
+    function_call: Any = None
+    modalities: Any = None
+    audio: Any = None
+    web_search_options: Any = None
+    store: Any = None
+    verbosity: Any = None
 
 
 class CompletionBody(GenerationBody, frozen=True, kw_only=True):
@@ -136,40 +156,47 @@ async def read_body(request: Request, options: ServerOptions, kind: type[T]) -> 
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
+        _check_json(raw)  # the decoder stops at the first fault, of whatever kind
         raise _named(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from None
+        raise _no_json(error) from None
 
 
 def stops_of(body: GenerationBody) -> tuple[str, ...]:
     """The stop strings of a request."""
     one = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    stops = (*one, *(body.stop_sequences or ()))
-    field = "stop" if body.stop else "stop_sequences"
-    limit = MAX_STOPS if body.stop else MAX_STOP_SEQUENCES
-    if len(stops) > limit:
-        raise bad_field(field, f"{len(stops)} stop strings, at most {limit} are allowed")
-    if "" in stops:
-        raise bad_field(field, "an empty stop string would end every answer at once")
-    return stops
+    more = body.stop_sequences or []
+    limits = (("stop", one, MAX_STOPS), ("stop_sequences", more, MAX_STOP_SEQUENCES))
+    for field, stops, limit in limits:
+        if len(stops) > limit:
+            raise bad_field(field, f"{len(stops)} stop strings, at most {limit} are allowed")
+        if "" in stops:
+            raise bad_field(field, "an empty stop string would end every answer at once")
+    return (*one, *more)
 
 
 def check_common(body: GenerationBody) -> None:
     """Refuse what is asked for and not done here, rather than ignore it."""
     if body.stream_options is not None and not body.stream:
         raise bad_field("stream_options", "is only allowed with stream")
+    check_supported(body, GRAMMARS)
 
 
-def answer_limit(body: GenerationBody, prompt_tokens: int, context: int, fit: bool) -> int:
-    """How many tokens the answer may have; `context` is the engine's, in tokens."""
+def answer_limit(
+    body: GenerationBody, prompt_tokens: int, context: int, fit: bool, prompt_field: str
+) -> int:
+    """How many tokens the answer may have; `context` is the engine's, in tokens. -1 is no limit, as
+    for llama.cpp's server."""
     asked, field = body.max_completion_tokens, "max_completion_tokens"
     if asked is None:
         asked, field = body.max_tokens, "max_tokens"
+    if asked == NO_LIMIT:
+        asked = None
     if asked is not None and asked < 1:
         raise bad_field(field, f"{asked} is less than 1; leave it out for all of the context")
     room = context - CONTEXT_MARGIN - prompt_tokens
     if room < 1:
-        raise _overflow(f"the prompt has {prompt_tokens} tokens", context, "messages")
+        raise _overflow(f"the prompt has {prompt_tokens} tokens", context, prompt_field)
     if asked is None:
         return room
     if asked > room and not fit:
@@ -178,6 +205,7 @@ def answer_limit(body: GenerationBody, prompt_tokens: int, context: int, fit: bo
     return min(asked, room)
 
 
+NO_LIMIT = -1
 CONTEXT_MARGIN = 8
 """Tokens of the context that an answer leaves free."""
 
@@ -220,6 +248,17 @@ async def _drain(request: Request) -> None:
                 pass
     except (TimeoutError, ClientDisconnect, RuntimeError):
         return
+
+
+def _check_json(raw: bytes) -> None:
+    try:
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_json(error) from None
+
+
+def _no_json(error: Exception) -> ApiError:
+    return ApiError(400, f"the body is not JSON: {error}", code="invalid_json")
 
 
 def _named(message: str) -> ApiError:

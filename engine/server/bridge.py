@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
+from engine.grammars import FIELD
 from engine.messages import (
     Admitted,
     BatchGen,
@@ -28,7 +29,6 @@ from engine.messages import (
     Token,
     Yielded,
 )
-from engine.schemas import FIELD
 from engine.server.board import Board
 from engine.server.http_errors import ApiError
 from engine.server.lives import Lives

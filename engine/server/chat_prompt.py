@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from engine.errors import TemplateError
-from engine.output_parser import CALL, FUNCTION, THINK, THINK_END
+from engine.output_parser import THINK, THINK_END
 from engine.server.answer_form import AnswerForm, answer_form
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import bad_field
 from engine.server.text_model import TextModel
+from engine.server.tool_choice import Tool, ToolChoice, tool_choice
 
 _EFFORTS = {
     **dict.fromkeys(("none", "off", "minimal", "disabled"), "none"),
@@ -23,15 +24,16 @@ _EFFORTS = {
 }
 
 
+_REASONING = frozenset({"effort", "summary", "generate_summary", "exclude"})
+
+
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A rendered chat. `thinking`: the prompt ends inside the model's reasoning; `opening`: the
-    beginning of the answer that the prompt holds already."""
+    """A rendered chat. `thinking`: the prompt ends inside the model's reasoning."""
 
     ids: tuple[int, ...]
     thinking: bool
-    tools: Sequence[Mapping[str, Any]] | None
-    opening: str = ""
+    choice: ToolChoice
     form: AnswerForm | None = None
     """What the answer must be."""
 
@@ -39,52 +41,44 @@ class ChatPrompt:
 def chat_prompt(body: ChatBody, text: TextModel, think_most: int = 0) -> ChatPrompt:
     """Render and encode. `think_most`: see `answer_form`. Raises `ApiError` 400 naming the field at
     fault."""
-    tools = _tools(body)
-    opening = _opening(body)
-    if opening and body.continue_final_message:
+    choice = tool_choice(body)
+    if choice.needed and body.continue_final_message:
         raise bad_field("tool_choice", "asks for a call, but the answer has begun as text")
     settings = _settings(body)
-    form = answer_form(body, text, think_most)
+    form = answer_form(body, text, think_most, choice)
     messages = _messages(body.messages)
-    begun = opening or _begun(body, messages)
-    if begun or (form and form.schema and form.think_end is None):
+    begun = _begun(body, messages)
+    if begun or (form and form.grammar and form.think_end is None):
         # An answer that has begun leaves no room to think first.
         settings["enable_thinking"] = False
-    try:
-        prompt = text.render(messages, tools, settings)
-    except TemplateError as error:
-        raise bad_field("messages", error.message) from None
+    prompt = _rendered(text, messages, choice.tools, settings, body.chat_template_kwargs or {})
     thinking = prompt.rstrip().endswith(THINK)
     if begun and thinking:  # the template has no other way
         prompt += f"\n{THINK_END}\n\n"
     ids = tuple(text.encode(prompt + begun, parse_special=True))
-    return ChatPrompt(ids, thinking and not begun, tools, opening, form)
+    return ChatPrompt(ids, thinking and not begun, choice, form)
 
 
-def _tools(body: ChatBody) -> list[dict[str, Any]] | None:
-    for number, tool in enumerate(body.tools or ()):
-        function = tool.get("function")
-        name = function.get("name") if isinstance(function, dict) else None
-        if tool.get("type", "function") != "function" or not isinstance(name, str) or not name:
-            raise bad_field(f"tools[{number}]", "is not a function with a name")
-    return None if body.tool_choice == "none" else body.tools or None
-
-
-def _opening(body: ChatBody) -> str:
-    """How the answer must begin, by `tool_choice`: a call, or a call of one function."""
-    choice = body.tool_choice
-    if choice in (None, "auto", "none"):
-        return ""
-    names = [tool["function"]["name"] for tool in body.tools or ()]
-    if not names:
-        raise bad_field("tool_choice", "asks for a call, but there are no tools")
-    if choice == "required":
-        return f"{CALL}\n{FUNCTION}"
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if name not in names:
-        raise bad_field("tool_choice", f"is not auto, none, required or one of {', '.join(names)}")
-    return f"{CALL}\n{FUNCTION}{name}>\n"
+def _rendered(
+    text: TextModel,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool],
+    settings: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+) -> str:
+    """The template's text. Where it fails, what it does not fail without is at fault."""
+    try:
+        return text.render(messages, tools or None, settings)
+    except TemplateError as error:
+        plain = {name: value for name, value in settings.items() if name not in kwargs}
+        without = {"chat_template_kwargs": (tools or None, plain), "tools": (None, settings)}
+        for field, (shown, set) in without.items():
+            try:
+                text.render(messages, shown, set)
+            except TemplateError:
+                continue
+            raise bad_field(field, error.message) from None
+        raise bad_field("messages", error.message) from None
 
 
 def _begun(body: ChatBody, messages: list[dict[str, Any]]) -> str:
@@ -105,6 +99,9 @@ def _settings(body: ChatBody) -> dict[str, Any]:
     """The template's settings; what is said nearest to the model's own names wins."""
     asked = body.reasoning_effort
     if asked is None and body.reasoning is not None:
+        unknown = body.reasoning.keys() - _REASONING
+        if unknown:
+            raise bad_field(f"reasoning.{min(unknown)}", "is not supported")
         asked = body.reasoning.get("effort")
     settings: dict[str, Any] = {}
     if asked is not None:
@@ -130,6 +127,9 @@ def _messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     turns = []
     for number, message in enumerate(messages):
         turn = {k: v for k, v in msgspec.to_builtins(message).items() if v is not None}
+        for old in ("function_call", "audio"):
+            if turn.pop(old, None):
+                raise bad_field(f"messages[{number}].{old}", "is not supported")
         if message.role == "developer":
             turn["role"] = "system"
         if turn["role"] == "system" and number > 0:
@@ -148,12 +148,17 @@ def _content(message: ChatMessage, number: int) -> str:
         raise bad_field(f"messages[{number}].content", "is missing")
     if isinstance(message.content, str):
         return message.content
+    if message.content == [] and not message.tool_calls:
+        raise bad_field(f"messages[{number}].content", "is empty")
+    texts = []
     for at, part in enumerate(message.content or ()):
+        where = f"messages[{number}].content[{at}]"
         if part.type not in ("text", "input_text", "output_text"):
-            raise bad_field(
-                f"messages[{number}].content[{at}]", f"{part.type!r} is not supported, only text"
-            )
-    return "".join(part.text for part in message.content or ())
+            raise bad_field(where, f"{part.type!r} is not supported, only text")
+        if part.text is None:
+            raise bad_field(f"{where}.text", "is missing")
+        texts.append(part.text)
+    return "".join(texts)
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from engine.server.options import ServerOptions
 from engine.server.responses_format import ResponsesFormat
 from engine.server.sampling import keys_of, keys_of_choice
 from engine.server.text_model import TextModel
+from engine.server.unsupported import CHAT, check_supported
 
 MOST_PROMPTS = 64
 
@@ -98,14 +99,15 @@ class Endpoints:
         self._bridge.check_open()
         check_common(body)
         _check_chat(body)
+        check_supported(body, CHAT)
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
         self._check_logprobs(logprobs, "logprobs")
         most = self._options.reasoning_budget_tokens
         prompt = await run_in_threadpool(chat_prompt, body, self._text, most)
         keys = self._keys(body, logprobs)
         if prompt.form:
-            if not self._bridge.info.get("schemas"):
-                raise bad_field("response_format", "this engine holds answers to no form")
+            if not self._bridge.info.get("grammars"):
+                raise bad_field(prompt.form.field, "this engine holds answers to no form")
             keys = prompt.form.keys(keys, thinking=prompt.thinking)
         generations = self._generate(body, [prompt.ids], keys, prompt)
         return await self._answer(request, body, generations, format(prompt))
@@ -186,13 +188,19 @@ class Endpoints:
         self, body: GenerationBody, ids: Sequence[int], keys: Keys, chat: ChatPrompt | None
     ) -> Generation:
         context = self._bridge.max_context
-        limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens)
+        field = "prompt" if chat is None else "messages"
+        limit = answer_limit(body, len(ids), context, self._options.fit_max_tokens, field)
         stops = stops_of(body)
         ticket = self._bridge.submit(ids, limit, keys)
         if chat is None:
             return Generation(self._bridge, ticket, self._text, stops)
-        parser = OutputParser(thinking=chat.thinking, tools=chat.tools)
-        return Generation(self._bridge, ticket, self._text, stops, parser, chat.opening)
+        form, choice = chat.form, chat.choice
+        tools = form.tools if form and form.tools else choice.callable
+        one = Generation(self._bridge, ticket, self._text, stops)
+        one.parser = OutputParser(thinking=chat.thinking, tools=tools)
+        one.single_call = choice.single
+        one.form_field = form.field if form else ""
+        return one
 
     def _keys(self, body: GenerationBody, logprobs: int | None) -> Keys:
         keys = keys_of(body, self._options.sampling, logprobs)

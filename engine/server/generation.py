@@ -57,8 +57,10 @@ class Generation:
     text: TextModel
     stops: Sequence[str] = ()
     parser: OutputParser | None = None
-    opening: str = ""
-    """The beginning of the answer that stands in the prompt; only with a parser."""
+    single_call: bool = False
+    """The answer ends with its first call."""
+    form_field: str = ""
+    """What of the request gave its answer a form."""
     further: bool = False
     """Another answer to a prompt that is counted already."""
     tokens: int = 0
@@ -72,13 +74,10 @@ class Generation:
     _last: int = -1
     _matcher: StopStrings = field(init=False)
     _decoder: Any = field(init=False)
-    _waiting: list[OutputEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._matcher = StopStrings(self.stops)
         self._decoder = self.text.stream()
-        if self.opening:
-            self._waiting = self._parse(self.opening)
 
     async def next(self, timeout_s: float | None) -> Step:
         """The next step. Raises the `ApiError` that the request failed with."""
@@ -105,11 +104,10 @@ class Generation:
             return Delta()
         self._repeats = self._repeats + 1 if event.id == self._last else 1
         self._last = event.id
-        events = [*self._waiting, *self._parse(self._decoder.push(event.id))]
-        self._waiting = []
+        events = self._parse(self._decoder.push(event.id))
         if any(isinstance(event, ReasoningText) for event in events):
             self.reasoning_tokens = self.tokens
-        if self._matcher.hit is not None:
+        if self._matcher.hit is not None or self._has_its_call:
             self._cut = "stop"
         elif self._repeats >= LONGEST_REPEAT:
             self._cut = "length"
@@ -119,9 +117,9 @@ class Generation:
 
     def _ended(self, event: Ended) -> Over:
         if event.error is not None and self._cut is None:
-            raise event.error
-        events, self._waiting = self._waiting, []
-        if self._matcher.hit is None:
+            raise event.error.about(self.form_field)
+        events: list[OutputEvent] = []
+        if self._matcher.hit is None and not self._has_its_call:
             events += self._parse(self._decoder.finish())
             if self.parser is not None:
                 events += self._match(self.parser.finish())
@@ -141,7 +139,7 @@ class Generation:
         """`events` with stop strings and what follows them cut off."""
         passed: list[OutputEvent] = []
         for event in events:
-            if self._matcher.hit is not None:
+            if self._matcher.hit is not None or self._has_its_call:
                 break
             if isinstance(event, ContentText):
                 passed += _content(self._matcher.push(event.text))
@@ -153,6 +151,10 @@ class Generation:
                 passed += _content(self._matcher.finish())
             passed.append(event)
         return passed
+
+    @property
+    def _has_its_call(self) -> bool:
+        return self.single_call and self._calls > 0
 
     @property
     def stop_string(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from engine.errors import StrataError
+from engine.grammars import FIELD
 
 _TYPES = {
     400: "invalid_request_error",
@@ -39,6 +40,8 @@ _NAMES = {
         "response_format": "output_config.format",
         "reasoning_effort": "output_config.effort",
         "reasoning_budget_tokens": "thinking.budget_tokens",
+        ".function.parameters": ".input_schema",
+        ".function.": ".",
     },
     RESPONSES_PATH: {
         "response_format.json_schema": "text.format",
@@ -46,6 +49,7 @@ _NAMES = {
         "reasoning_effort": "reasoning.effort",
         "max_tokens": "max_output_tokens",
         "messages": "input",
+        ".function.": ".",
     },
 }
 """Fields of a chat request, the longer first, and what other APIs call them."""
@@ -89,14 +93,22 @@ class ApiError(StrataError):
         """The same with the field's name in the API that `path` belongs to."""
         names = next((names for api, names in _NAMES.items() if path.startswith(api)), {})
         for name, other in names.items():
-            if self.param is not None and self.param.startswith(name):
-                message = self.message.replace(name, other)
-                param = other + self.param.removeprefix(name)
+            at = self.param.find(name) if self.param is not None else -1
+            if self.param is not None and (at == 0 or (at > 0 and name[0] == ".")):
+                message = self.message.replace(name, other, 1)
+                param = self.param.replace(name, other, 1)
                 retry = self.retry_after_s
                 return ApiError(
                     self.status, message, param=param, code=self.code, retry_after_s=retry
                 )
         return self
+
+    def about(self, field: str) -> ApiError:
+        """The same, where the engine's own word for what is at fault means `field`."""
+        if self.param != FIELD or not field:
+            return self
+        message = self.message.replace(FIELD, field, 1)
+        return ApiError(self.status, message, param=field, code=self.code)
 
     def response(self, path: str = "") -> JSONResponse:
         """The whole HTTP answer, in the shape of the API that `path` belongs to."""

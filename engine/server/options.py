@@ -57,6 +57,8 @@ class ServerOptions:
     keepalive_s: float = 10.0
     """Longest quiet time of a streamed answer; then a comment is sent."""
     max_body_bytes: int = 256 * 2**20
+    head_timeout_s: float = 60.0
+    """Longest time from a connection, or the first byte of a further request, to its whole head."""
     body_timeout_s: float = 60.0
     """Longest pause inside a request's body."""
     engine_ready_s: float = 900.0

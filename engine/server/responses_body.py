@@ -11,8 +11,10 @@ from msgspec import Meta, Struct
 from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
 from engine.server.http_errors import bad_field
 from engine.server.sampling import SamplingFields
+from engine.server.unsupported import RESPONSES, check_supported
 
 _ROLES = ("user", "assistant", "system", "developer")
+_TOOL = ("name", "description", "parameters", "strict")
 _TEXTS = ("input_text", "output_text", "text", "reasoning_text", "summary_text")
 
 
@@ -29,6 +31,7 @@ class TextOptions(Struct, frozen=True):
     """`text` of a request."""
 
     format: Format | None = None
+    verbosity: str | None = None
 
 
 class Reasoning(Struct, frozen=True):
@@ -50,20 +53,24 @@ class ResponsesBody(SamplingFields, frozen=True, kw_only=True):
     text: TextOptions | None = None
     reasoning: Reasoning | None = None
     metadata: dict[str, str] | None = None
-    previous_response_id: str | None = None
+    parallel_tool_calls: bool | None = None
+    # Refused where they say something: see `unsupported.py`.
+    previous_response_id: Any = None
     conversation: Any = None
-    background: bool | None = None
-    top_logprobs: int | None = None
+    prompt: Any = None
+    include: Any = None
+    background: Any = None
+    top_logprobs: Any = None
+    store: Any = None
+    truncation: Any = None
+    context_management: Any = None
 
 
 def chat_of(body: ResponsesBody) -> ChatBody:
     """The same as a chat request. Raises `ApiError` 400 naming the field at fault."""
-    for field in ("previous_response_id", "conversation"):
-        if getattr(body, field):
-            raise bad_field(field, "is not kept here: send the whole conversation as input")
-    for field in ("background", "top_logprobs"):
-        if getattr(body, field):
-            raise bad_field(field, "is not supported")
+    check_supported(body, RESPONSES)
+    if body.text and body.text.verbosity not in (None, "medium"):
+        raise bad_field("text.verbosity", "is not supported")
     messages = _Messages(body.instructions)
     if isinstance(body.input, str):
         messages.text("user", body.input)
@@ -75,6 +82,7 @@ def chat_of(body: ResponsesBody) -> ChatBody:
         messages=messages.whole(),
         tools=_tools(body.tools),
         tool_choice=_choice(body.tool_choice),
+        parallel_tool_calls=body.parallel_tool_calls,
         reasoning_effort=body.reasoning.effort if body.reasoning else None,
         response_format=_format(body.text.format if body.text else None),
         max_tokens=body.max_output_tokens,
@@ -107,6 +115,8 @@ class _Messages:
                 role = item.get("role")
                 if role not in _ROLES:
                     raise bad_field(f"{where}.role", f"{role!r} is not one of {', '.join(_ROLES)}")
+                if item.get("content") == []:
+                    raise bad_field(f"{where}.content", "is empty")
                 self.text(str(role), _text(item.get("content"), f"{where}.content"))
             case "reasoning":
                 key = "content" if item.get("content") else "summary"
@@ -172,7 +182,7 @@ def _tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | 
     for number, tool in enumerate(tools or ()):
         if tool.get("type") != "function":
             raise bad_field(f"tools[{number}].type", f"{tool.get('type')!r} cannot be run here")
-        named = {key: tool[key] for key in ("name", "description", "parameters") if tool.get(key)}
+        named = {key: tool[key] for key in _TOOL if tool.get(key) is not None}
         found.append({"type": "function", "function": named})
     return found or None
 
@@ -180,7 +190,16 @@ def _tools(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | 
 def _choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any] | None:
     if not isinstance(choice, dict):
         return choice if isinstance(choice, str) else None
-    return {"type": choice.get("type"), "function": {"name": choice.get("name")}}
+    if choice.get("type") != "allowed_tools":
+        return _function(choice)
+    tools = choice.get("tools")
+    named = [_function(tool) for tool in tools] if isinstance(tools, list) else tools
+    return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": named}}
+
+
+def _function(tool: Any) -> dict[str, Any]:
+    tool = tool if isinstance(tool, dict) else {}
+    return {"type": tool.get("type"), "function": {"name": tool.get("name")}}
 
 
 def _format(format: Format | None) -> dict[str, Any] | None:

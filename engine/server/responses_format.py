@@ -48,7 +48,7 @@ class ResponsesFormat:
             "max_output_tokens": body.max_output_tokens,
             "metadata": body.metadata or {},
             "model": model,
-            "parallel_tool_calls": True,
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "reasoning": {"effort": body.reasoning.effort if body.reasoning else None},
             "store": False,

@@ -12,7 +12,9 @@ from engine.messages import Keys
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
-LARGEST_SEED = 2**63 - 1
+LARGEST_SEED = 2**63 - 2
+ANY_SEED = -1
+"""A new seed for each request, as in llama.cpp's server."""
 
 
 class SamplingFields(Struct, frozen=True, kw_only=True):
@@ -22,7 +24,7 @@ class SamplingFields(Struct, frozen=True, kw_only=True):
     top_p: Fraction | None = None
     top_k: Annotated[int, Meta(ge=-1, le=2**31)] | None = None
     min_p: Fraction | None = None
-    seed: int | None = None
+    seed: Annotated[int, Meta(ge=ANY_SEED, le=LARGEST_SEED)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
@@ -35,8 +37,8 @@ def keys_of(asked: SamplingFields, default: SamplingFields, logprobs: int | None
     """The protocol's keys of a request: what it asks, else the server's default.
 
     Nothing said at all is greedy. A sampled request without a seed gets a new one here, so that
-    asking again gives another answer. On the line a seed is 1 to 2^63 - 1: a client's 0 and its
-    negative numbers are folded into that range, so equal seeds stay equal.
+    asking again gives another answer. On the line a seed is 1 to 2^63 - 1, and a client's 0 is the
+    last of them.
     """
 
     def said(name: str) -> float | int | None:
@@ -45,15 +47,15 @@ def keys_of(asked: SamplingFields, default: SamplingFields, logprobs: int | None
         return value
 
     seed, top_k, temperature = said("seed"), said("top_k"), said("temperature")
-    if seed is None and temperature:
-        seed = 1 + secrets.randbelow(LARGEST_SEED)
+    if seed == ANY_SEED or (seed is None and temperature):
+        seed = secrets.randbelow(LARGEST_SEED + 1)
     repeat = said("repetition_penalty")
     return Keys(
         temperature=temperature,
         top_p=said("top_p"),
         top_k=None if top_k is None else max(0, int(top_k)),
         min_p=said("min_p"),
-        seed=None if seed is None else int(seed) % 2**63 or LARGEST_SEED,
+        seed=None if seed is None else int(seed) or _ZERO,
         penalty_repeat=repeat if repeat is not None else said("repeat_penalty"),
         penalty_freq=said("frequency_penalty"),
         penalty_present=said("presence_penalty"),
@@ -64,10 +66,15 @@ def keys_of(asked: SamplingFields, default: SamplingFields, logprobs: int | None
 
 
 def keys_of_choice(keys: Keys, number: int) -> Keys:
-    """For a further answer to the same prompt: the seeds that follow the first one's."""
+    """For a further answer to the same prompt: the seeds that follow the first one's, and 0 behind
+    the largest one."""
     if not keys.seed or not number:
         return keys
-    return msgspec.structs.replace(keys, seed=(keys.seed + number) % 2**63 or LARGEST_SEED)
+    return msgspec.structs.replace(keys, seed=(keys.seed + number) % _ZERO or _ZERO)
+
+
+_ZERO = LARGEST_SEED + 1
+"""A client's seed 0 on the line, where 0 is a seed of the engine's choice."""
 
 
 def _whole(value: float | int | None) -> int | None:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from engine.server.bridge import Bridge
+from engine.server.http_errors import ApiError
 from engine.server.metrics import Metrics
 from engine.server.options import ServerOptions
 from engine.server.page import PAGE
@@ -52,6 +53,18 @@ class Status:
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models: the model and its aliases."""
+        return JSONResponse({"object": "list", "data": self._models()})
+
+    async def model(self, request: Request) -> Response:
+        """GET /v1/models/NAME: one of them. Raises `ApiError` 404."""
+        name = request.path_params["name"]
+        for model in self._models():
+            if model["id"] == name:
+                return JSONResponse(model)
+        what = f"the model {name!r} does not exist; this one is {self._options.model_name!r}"
+        raise ApiError(404, what, param="model", code="model_not_found")
+
+    def _models(self) -> list[dict[str, Any]]:
         options, context = self._options, self._bridge.max_context
         loaded = "loaded" if self._bridge.lives.state == "ready" else "unloaded"
         models: list[dict[str, Any]] = []
@@ -71,7 +84,7 @@ class Status:
             else:
                 model["alias_of"] = options.model_name
             models.append(model)
-        return JSONResponse({"object": "list", "data": models})
+        return models
 
     async def status(self, request: Request) -> Response:
         """GET /v1/status: engine, concurrency, activity and the decisions of the start."""
@@ -105,7 +118,7 @@ class Status:
             ],
             "structured_output": {
                 "formats": ["json_object", "json_schema"],
-                "constrained_decoding": bool(bridge.info.get("schemas")),
+                "constrained_decoding": bool(bridge.info.get("grammars")),
             },
             "vision": {"enabled": False, "available": False},
             "activity": {

@@ -16,6 +16,7 @@ from engine.errors import RequestError
 from engine.request import Request
 from engine.sampler import choose
 from engine.sampling import Sampling
+from engine.schemas import grammar_of
 from tests.engine.engine_driver import Answer, run
 from tests.engine.toy_pipeline import VOCAB, ToyPipeline, toy_logits
 from tests.engine.toy_words import EOS, ToyWords
@@ -33,6 +34,7 @@ SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
+GRAMMAR = grammar_of(SCHEMA)
 WAYS = (
     Sampling(),
     Sampling(penalty_repeat=1.2),
@@ -68,7 +70,7 @@ def text_of(tokens: list[int]) -> str:
 @pytest.mark.parametrize(("spec", "ahead"), [(1, False), (4, False), (4, True)])
 def test_answers_fit_and_do_not_depend_on_drafts_or_neighbours(spec: int, ahead: bool) -> None:
     prompts = [(1 + number, 9, 4) for number in range(len(WAYS))]
-    form = Form(SCHEMA)
+    form = Form(GRAMMAR)
     free = Request(id="free", tokens=(5, 6), max_new=30)
     requests = [
         Request(id=str(index), tokens=prompt, max_new=150, sampling=way, form=form)
@@ -94,7 +96,7 @@ def _offered(answer: Answer) -> int:
 
 
 def test_a_model_that_thinks_first_is_free_until_it_is_done() -> None:
-    form = Form(SCHEMA, THOUGHT)
+    form = Form(GRAMMAR, THOUGHT)
     sampling = Sampling(temperature=2.0, seed=3)
     request = Request(id="r", tokens=(3, 3), max_new=280, sampling=sampling, form=form)
     tokens = run(engine(), request)["r"].tokens
@@ -112,13 +114,13 @@ def test_thoughts_have_a_limit(sampling: Sampling, spec: int) -> None:
     thoughts = run(engine(spec=spec), free)["free"].tokens[:5]
     assert EOS not in thoughts
     assert THOUGHT not in thoughts
-    for schema in (None, SCHEMA):
-        form = Form(schema, THOUGHT, 5)
+    for grammar in (None, GRAMMAR):
+        form = Form(grammar, THOUGHT, 5)
         request = Request(id="r", tokens=(8, 2), max_new=200, sampling=sampling, form=form)
         answer = run(engine(spec=spec), request)["r"].tokens
         assert answer[:6] == [*thoughts, THOUGHT]
         rest = Request(id="x", tokens=(8, 2, *answer[:6]), max_new=194, sampling=sampling)
-        if schema is None:
+        if grammar is None:
             assert answer[6:] == run(engine(), rest)["x"].tokens
         else:
             json.loads(text_of(answer[6:]))
@@ -143,12 +145,12 @@ MANY = {"type": "object", "properties": {f"p{number}": {"type": "string"} for nu
 )
 def test_a_schema_that_fails_late_ends_its_request_alone(schema: dict[str, Any], why: str) -> None:
     """Such an answer never ends as a whole one does, and never tells of the grammar's inside."""
-    bad = Request(id="bad", tokens=(1,), max_new=9, form=Form(json.dumps(schema)))
+    bad = Request(id="bad", tokens=(1,), max_new=9, form=Form(grammar_of(json.dumps(schema))))
     good = Request(id="good", tokens=(2,), max_new=9)
     found = run(engine(), bad, good)
     assert found["bad"].end is not None
     assert (found["bad"].end.finish, found["bad"].tokens) == ("error", [])
-    assert found["bad"].end.error.startswith("response_format: ")
+    assert found["bad"].end.error.startswith("grammar: ")
     assert why in found["bad"].end.error
     assert len(found["bad"].end.error) < 300
     assert len(found["good"].tokens) > 0
@@ -161,7 +163,7 @@ def test_what_all_schemas_share_is_made_before_the_first_one() -> None:
     one = Constraints(words, VOCAB)
     one.prepare().result()
     assert len(asked) == words.vocab_size
-    assert one.make(Form(SCHEMA)).allowed() is not None
+    assert one.make(Form(GRAMMAR)).allowed() is not None
     assert len(asked) == words.vocab_size
 
 
@@ -171,34 +173,34 @@ def test_answers_with_one_schema_share_what_is_compiled(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         constraints_module,
         "matcher_of",
-        lambda schema, tokenizer: compiled.append(schema) or by_hand(schema, tokenizer),
+        lambda grammar, tokenizer: compiled.append(grammar) or by_hand(grammar, tokenizer),
     )
     one = engine()
-    asked = [Request(id=str(n), tokens=(n, 9), max_new=150, form=Form(SCHEMA)) for n in range(3)]
+    asked = [Request(id=str(n), tokens=(n, 9), max_new=150, form=Form(GRAMMAR)) for n in range(3)]
     found = run(one, *asked)
-    assert compiled == [SCHEMA]
+    assert compiled == [GRAMMAR]
     for request in asked:
-        tokens = by_definition(request.tokens, Form(SCHEMA), Sampling())
+        tokens = by_definition(request.tokens, Form(GRAMMAR), Sampling())
         assert found[request.id].tokens == tokens
     assert one.constraints is not None
     for number in range(20):
-        one.constraints.make(Form(json.dumps({"const": number})))
-    one.constraints.make(Form(SCHEMA)).allowed()
-    assert compiled.count(SCHEMA) == 3 + 2, "those of `by_definition`, and once more"
+        one.constraints.make(Form(grammar_of(json.dumps({"const": number}))))
+    one.constraints.make(Form(GRAMMAR)).allowed()
+    assert compiled.count(GRAMMAR) == 3 + 2, "those of `by_definition`, and once more"
 
 
 def test_the_schema_of_a_line() -> None:
     lines: list[messages.Event] = []
     one = engine()
     desk = Desk(one, lines.append, lambda: 0.0)
-    word = base64.urlsafe_b64encode(SCHEMA.encode()).decode()
-    desk.handle(messages.Gen(150, (1, 9, 4), messages.Keys(schema=word), "r"))
+    word = base64.urlsafe_b64encode(GRAMMAR.encode()).decode()
+    desk.handle(messages.Gen(150, (1, 9, 4), messages.Keys(grammar=word), "r"))
     while one.busy:
         desk.tell(one.step())
     tokens = [line.id for line in lines if isinstance(line, messages.Token)]
-    assert tokens == by_definition((1, 9, 4), Form(SCHEMA), Sampling())
+    assert tokens == by_definition((1, 9, 4), Form(GRAMMAR), Sampling())
     desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(think_most=4), "r"))
     assert isinstance(lines[-1], messages.Failed)
     one.constraints = None
-    desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(schema=word), "r"))
+    desk.handle(messages.Gen(5, (1, 9, 4), messages.Keys(grammar=word), "r"))
     assert isinstance(lines[-1], messages.Failed)

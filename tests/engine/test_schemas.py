@@ -12,6 +12,7 @@ from engine.schemas import LONGEST_TEXT, MOST_OPTIONAL, MOST_SCHEMA, fault_of
 
 ITSELF = {"$ref": "#"}
 TEXT = {"type": "string"}
+HUGE = {"type": "array", "minItems": 4, "items": {"type": "string", "minLength": 20_000}}
 
 
 def object_of(required: bool, **properties: Any) -> dict[str, Any]:
@@ -45,6 +46,26 @@ def texts(count: int) -> dict[str, Any]:
         (object_of(False, **{"n" * 5000: TEXT}), "5000 characters"),
         ({"type": "objekt"}, "objekt"),
         ({"$ref": "#/x"}, "/x"),
+        ({"$ref": "http://x/y"}, "'http://x/y' is not in the schema"),
+        ({"type": "string", "minLength": 10**9}, "1000000002 characters, at most"),
+        ({"type": "array", "minItems": 10**9}, "characters, at most"),
+        (object_of(False, a={"type": "array", "minItems": 10**9}), "characters, at most"),
+        (
+            {"type": "array", "minItems": 999, "items": {"type": "array", "minItems": 99}},
+            "shortest value",
+        ),
+        ({"anyOf": [TEXT, {"$ref": "#/$defs/x"}], "$defs": {"x": HUGE}}, "shortest value"),
+        ({"type": "string", "maxLength": 10**30}, "maxLength: 10000"),
+        ({"type": "array", "minItems": -1}, "minItems: -1 is not a whole number"),
+        ({"type": "string", "minLength": "a"}, "minLength: 'a' is not a whole number"),
+        ({"type": "integer", "minimum": 10**30}, "minimum: 1000"),
+        ({"pattern": "("}, "pattern '(' cannot be held: unclosed group"),
+        ({"pattern": "^(?=a)b"}, "look-ahead and look-behind, is not supported"),
+        ({"anyOf": [{"pattern": "a{3,1}"}]}, "invalid repetition count"),
+        ({"oneOf": [object_of(False, a=TEXT), object_of(False, b=TEXT)]}, "use anyOf"),
+        ({"type": "string", "pattern": "^a$", "format": "date"}, "no text fits all"),
+        ({"type": "array", "uniqueItems": True}, 'cannot be held to keys ["uniqueItems"]'),
+        ({"type": "string", "format": "of-mine"}, "cannot be held to the format of-mine"),
     ],
 )
 def test_what_is_refused(schema: Any, why: str) -> None:
@@ -76,6 +97,9 @@ def test_what_is_no_schema(text: str) -> None:
         object_of(False, const={"description": "d" * 5000}, pattern=TEXT),
         {"enum": [f"value {number}" for number in range(3000)]},
         {"type": "string", "format": "date-time"},
+        {"type": "string", "minLength": 50_000},
+        {"type": "array", "minItems": 5000, "items": {"type": "integer"}},
+        {"oneOf": [TEXT, {"type": "integer"}]},
     ],
 )
 def test_what_is_taken(schema: Any) -> None:

@@ -1,4 +1,4 @@
-"""A tokenizer for the toy model whose tokens are those of JSON."""
+"""A tokenizer for the toy model whose tokens are those of JSON and of calls of tools."""
 
 from tests.engine.toy_pipeline import VOCAB
 
@@ -6,11 +6,15 @@ EOS = 58
 
 
 class ToyWords:
-    """The toy model's tokens: characters of JSON, some pairs of them, an end."""
+    """The toy model's tokens: characters, some pairs of them, an end."""
 
     vocab_size = VOCAB
     eos_ids = frozenset({EOS})
-    texts = (*'{}[]":, \nabcdefghijklmnopqrstuvwxyz0123456789-', '":', '",', '{"', "tr", "ue", "yy")
+    texts = (
+        *'{}[]":, \nabcdefghijklmnopqrstuvwxyz0123456789-',
+        *('":', '",', '{"', "tr", "ue", "yy"),
+        *"<>/=_",
+    )
 
     def encode(self, text: str) -> list[int]:
         return [self.texts.index(char) for char in text]

@@ -42,6 +42,8 @@ class ByteText:
         tools: Sequence[Mapping] | None,
         settings: Mapping,
     ) -> str:
+        if "refuse" in settings:
+            raise TemplateError(settings["refuse"])
         if messages[-1]["role"] == "assistant":
             raise TemplateError("no user query found")
         turns = "".join(f"{turn['role']}: {turn['content']}\n" for turn in messages)

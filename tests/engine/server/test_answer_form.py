@@ -8,9 +8,12 @@ import pytest
 
 from engine.messages import Keys
 from engine.schemas import MOST_SCHEMA
-from engine.server.answer_form import answer_form
+from engine.server.answer_form import AnswerForm
+from engine.server.answer_form import answer_form as form_of
 from engine.server.bodies import ChatBody, ChatMessage
 from engine.server.http_errors import ApiError
+from engine.server.text_model import TextModel
+from engine.server.tool_choice import tool_choice
 from tests.engine.server.byte_text import ByteText
 
 
@@ -19,6 +22,10 @@ class OneTokenText(ByteText):
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         return [256] if text == "</think>" and parse_special else super().encode(text)
+
+
+def answer_form(body: ChatBody, text: TextModel, think_most: int) -> AnswerForm | None:
+    return form_of(body, text, think_most, tool_choice(body))
 
 
 def asked(form: dict[str, Any], **more: Any) -> ChatBody:
@@ -38,7 +45,8 @@ def test_the_form_reaches_the_keys() -> None:
     for thinking, after in ((False, None), (True, 256)):
         keys = form.keys(Keys(seed=4), thinking=thinking)
         assert (keys.seed, keys.think_end) == (4, after)
-        assert json.loads(base64.urlsafe_b64decode(keys.schema or "")) == schema
+        grammar = json.loads(base64.urlsafe_b64decode(keys.grammar or ""))
+        assert grammar["grammars"][0]["json_schema"]["type"] == "integer"
 
 
 def test_thinking_without_an_end_is_refused() -> None:
@@ -82,7 +90,7 @@ def test_a_limit_of_reasoning() -> None:
         assert (form.think_most if form else None) == expected
         if form:
             keys = form.keys(Keys(), thinking=True)
-            assert (keys.schema, keys.think_end, keys.think_most) == (None, 256, expected)
+            assert (keys.grammar, keys.think_end, keys.think_most) == (None, 256, expected)
             assert form.keys(Keys(), thinking=False) == Keys()
     assert answer_form(asked(text), ByteText(), 9) is None
     form = answer_form(asked(text, reasoning_budget_tokens=4), ByteText(), 0)

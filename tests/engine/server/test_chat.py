@@ -168,27 +168,6 @@ def test_tool_calls(server: Running, stream: bool) -> None:
     assert finish == "tool_calls"
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("choice", "rest"),
-    [("required", "weather>"), ({"type": "function", "function": {"name": "weather"}}, "")],
-)
-def test_a_forced_call(server: Running, stream: bool, choice, rest: str) -> None:
-    tail = "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>"
-    said = script(say=f"{rest}\n{tail}")
-    answer = ask(server, said, stream=stream, tools=TOOLS, tool_choice=choice)
-    if stream:
-        chunks = [chunk.choices[0] for chunk in answer]
-        calls = [call.function for c in chunks for call in c.delta.tool_calls or ()]
-        finish = chunks[-1].finish_reason
-    else:
-        calls = [call.function for call in answer.choices[0].message.tool_calls]
-        finish = answer.choices[0].finish_reason
-    assert calls[0].name == "weather"
-    assert json.loads("".join(call.arguments for call in calls)) == {"days": 3}
-    assert finish == "tool_calls"
-
-
 def test_tools_may_be_hidden(server: Running) -> None:
     answer = ask(server, script(say=CALL), tools=TOOLS, tool_choice="none")
     assert answer.choices[0].message.tool_calls is None
@@ -240,14 +219,31 @@ def test_a_bias_reaches_the_engine(server: Running) -> None:
 
 def test_equal_seeds_stay_equal_and_no_seed_is_a_new_one(server: Running) -> None:
     seeds = []
-    for seed in (0, 0, -3, None, None):
+    for seed in (0, 0, 1, 2**63 - 2, -1, -1, None, None):
         said = {} if seed is None else {"seed": seed}
         send = partial(server.chat, script(say="x"), temperature=1, **said)
-        keys = server.order_of(send).split()[4]
-        seeds.append(int(keys.partition("seed=")[2].partition(",")[0]))
+        seeds.append(_seeds(server.order_of(send)))
     assert seeds[0] == seeds[1]
-    assert len(set(seeds)) == 4
+    assert len(set(seeds)) == 7
     assert all(0 < seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63 - 4])
+def test_answers_to_one_prompt_have_different_seeds(server: Running, seed: int) -> None:
+    def asked(**more) -> list[int]:
+        server.control.catch_up()
+        before = len(server.control.starting("bgen"))
+        server.chat(script(say="x"), temperature=1, **more)
+        count = more.get("n", 1)
+        return [*map(_seeds, server.control.wait_for("bgen", before + count)[before:])]
+
+    several = asked(seed=seed, n=3)
+    assert several == [one for more in range(3) for one in asked(seed=seed + more)]
+    assert len(set(several)) == 3
+
+
+def _seeds(line: str) -> int:
+    return int(line.split()[4].partition("seed=")[2].partition(",")[0])
 
 
 def test_system_turns_tools_results_and_parts(server: Running) -> None:

@@ -128,17 +128,19 @@ def test_a_request_that_fails_later_fails_alone() -> None:
 
 @pytest.mark.parametrize("written", [0, 2])
 def test_a_schema_that_fails_while_it_is_followed_is_the_request_s_fault(written: int) -> None:
-    why = "response_format: the schema is too complex: it is only a test"
-    with running({"slots": 1}) as run:
-        content = script(say="abcdef", fail=written, why=why)
-        error = error_of(run.chat(content), 400)
-        assert (error["param"], error["message"]) == ("response_format", why)
-        streamed = run.chat(content, stream=True)
+    why = "the schema is too complex: it is only a test"
+    with running({"slots": 1, "facts": {"grammars": 1}}) as run:
+        content = script(say="abcdef", fail=written, why=f"grammar: {why}")
+        form = {"response_format": {"type": "json_object"}}
+        error = error_of(run.chat(content, **form), 400)
+        assert (error["param"], error["message"]) == ("response_format", f"response_format: {why}")
+        streamed = run.chat(content, stream=True, **form)
         assert error in [event.get("error") for event in events_of(streamed) or [streamed.json()]]
         assert "[DONE]" not in streamed.text
         body = {"max_tokens": 9, "messages": [{"role": "user", "content": content}]}
+        body["output_config"] = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
         message = run.http.post("/v1/messages", json=body).json()["error"]["message"]
-        assert message == why.replace("response_format", "output_config.format")
+        assert message == f"output_config.format: {why}"
         document = run.http.get("/metrics").json()
         assert [row["finish"] for row in document["requests"]] == ["error"] * 3
         assert (document["totals"]["requests"], document["totals"]["failed"]) == (3, 3)

@@ -119,15 +119,6 @@ def test_a_call_and_what_the_function_gave(server: Running) -> None:
         server.control.wait_for("tool: sunny")
 
 
-def test_a_forced_call(server: Running) -> None:
-    rest = script(say="<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>")
-    choice: Any = {"type": "function", "name": "weather"}
-    for answer in both(server, rest, tools=[TOOL], tool_choice=choice):
-        (call,) = answer.output
-        assert call.type == "function_call"
-        assert json.loads(call.arguments) == {"city": "Oslo"}
-
-
 def test_an_answer_that_is_cut(server: Running) -> None:
     for answer in both(server, script(say="abcdef"), max_output_tokens=3):
         assert (answer.status, answer.output_text) == ("incomplete", "abc")
@@ -173,13 +164,23 @@ def test_what_was_thought_said_and_called_is_one_turn(server: Running) -> None:
         ({"input": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
          "input"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"max_output_tokens": 10**6}, "max_output_tokens"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": "conv_1"}, "conversation"),
         ({"background": True}, "background"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"store": True}, "store"),
+        ({"truncation": "auto"}, "truncation"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"context_management": [{"type": "compaction"}]}, "context_management"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity"),
+        ({"input": [{"role": "user", "content": []}]}, "input[0].content"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": 5}]}, "tools[0].parameters"),
+        ({"seed": -2}, "seed"),
         ({"reasoning": {"effort": "extreme"}}, "reasoning.effort"),
         ({"temperature": 3}, "temperature"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
@@ -215,10 +216,12 @@ def test_the_client_is_told_while_the_prompt_is_read() -> None:
 
 
 def test_a_response_that_fails() -> None:
-    with running({"slots": 1}) as run:
-        why = "response_format: it is only a test"
+    with running({"slots": 1, "facts": {"grammars": 1}}) as run:
         stream = run.client().responses.create(
-            model="m", input=script(say="abcdef", fail=2, why=why), stream=True
+            model="m",
+            input=script(say="abcdef", fail=2, why="grammar: it is only a test"),
+            text={"format": {"type": "json_object"}},
+            stream=True,
         )
         *_, last = stream
         assert last.type == "response.failed"

@@ -39,6 +39,23 @@ def test_an_engine_that_hangs_is_replaced() -> None:
         assert run.server.bridge.lives.started == 2
 
 
+def test_a_head_must_come_in_time_and_an_answer_may_take_its_own() -> None:
+    with running(head_timeout_s=0.3) as run, connect(run.server.port) as asking:
+        body = json.dumps({"prompt": script(say="abc", hold=1)}).encode()
+        asking.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        run.control.wait_for("bgen")
+        with connect(run.server.port) as silent, connect(run.server.port) as slow:
+            slow.sendall(HEAD)
+            assert slow.recv(99) == silent.recv(99) == b""
+        run.control.send("release")
+        answer = asking.recv(9999)
+        assert b" 200 " in answer
+        assert b'"text":"abc"' in answer
+        slow_body = HEAD + b"Content-Length: 2\r\n\r\n"
+        asking.sendall(slow_body[:20])
+        assert asking.recv(99) == b"", "also a further request of one connection"
+
+
 def test_an_engine_that_hangs_does_not_hold_up_the_end() -> None:
     control = Control()
     with process(control, {}, quit_s=0.1) as (child, url):
