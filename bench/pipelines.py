@@ -104,6 +104,10 @@ class InjectedDrafts:
         """See `Pipeline.put_in`."""
         self._pipeline.put_in(slot, cells, length)
 
+    def copy_cells(self, source: int, target: int, length: int) -> None:
+        """See `Pipeline.copy_cells`."""
+        self._pipeline.copy_cells(source, target, length)
+
     def idle_bytes(self) -> int:
         """See `Pipeline.idle_bytes`."""
         return self._pipeline.idle_bytes()

@@ -13,7 +13,7 @@ from engine.draft_rows import DraftRows
 from engine.errors import RequestError
 from engine.host_memory import free_memory
 from engine.logits import Logits
-from engine.parking import NO_PARKING, ParkingLimits, ParkingLot
+from engine.parking import FEW_TOKENS, NO_PARKING, ParkingLimits, ParkingLot
 from engine.phases import Phases
 from engine.pipeline import DraftAsk, Pipeline
 from engine.request import Event, Finished, Request, Started
@@ -53,6 +53,8 @@ class EngineOptions:
     """Tokens between checkpoints inside a prompt; 0: none there."""
     checkpoint_root: int = 2048
     """Fewest tokens before a prompt's second turn for a checkpoint there that stays; 0: none."""
+    few_tokens: int = FEW_TOKENS
+    """Shorter beginnings of other conversations are not copied."""
     parking: ParkingLimits = NO_PARKING
 
 
@@ -75,7 +77,7 @@ class Engine:
         self._scheduler = Scheduler(self.slots, options.chunk, options.yield_chunks)
         self.work = Work()
         self.parking = ParkingLot(pipeline, options.parking, self.work, free)
-        self._seating = Seating(pipeline, self.slots, self.parking, options.parking.least_tokens)
+        self._seating = Seating(pipeline, self.slots, self.parking, options.few_tokens)
         self._draft_rows = DraftRows(options.spec - 1, options.window_rows, options.slot_drafts)
         self._window_end: float | None = None
         """When the last window was over, if nothing but windows happened since."""

@@ -16,7 +16,16 @@ from engine.slots import Reuse, Slot, find_reuse, goes_on
 from engine.work import Work
 
 FEW_TOKENS = 64
-"""Reading them again is as fast as copying a state."""
+"""Reading them again is as fast as copying a state within a device."""
+WORTH_BYTES = 256 << 10
+"""Where all of a model lies on a card, copying so much to the machine's memory and back takes about
+as long as reading a token of a prompt."""
+
+
+def least_parked(checkpoint_bytes: int, *, fast: bool) -> int:
+    """Tokens of the shortest conversation that is worth parking. `fast`: a card with all of the
+    model reads prompts, so that a state of so many bytes is worth many tokens."""
+    return max(FEW_TOKENS, checkpoint_bytes // WORTH_BYTES) if fast else FEW_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +39,7 @@ class ParkingLimits:
     free_bytes: int = 0
     """Memory of the machine that stays free."""
     least_tokens: int = FEW_TOKENS
-    """Shorter conversations are not parked, shorter beginnings not copied."""
+    """Shorter conversations are not parked."""
 
 
 NO_PARKING = ParkingLimits()

@@ -114,5 +114,8 @@ class Pipeline(Protocol):
         A `restore` of a checkpoint of their conversation, of at most that length, must follow.
         """
 
+    def copy_cells(self, source: int, target: int, length: int) -> None:
+        """As if the cells of `source` were taken out and put into `target`."""
+
     def idle_bytes(self) -> int:
         """Host memory that cells which are gone have left, for others."""

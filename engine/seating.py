@@ -62,8 +62,7 @@ class Seating:
     def _copy_beginning(self, other: Slot, checkpoint: Checkpoint, slot: Slot) -> int:
         """Makes the first tokens of another slot's conversation those of `slot`; how many."""
         length = checkpoint.length
-        cells = self._pipeline.take_out(other.index, length)
-        self._pipeline.put_in(slot.index, cells, length)
+        self._pipeline.copy_cells(other.index, slot.index, length)
         self._pipeline.restore(slot.index, checkpoint)
         slot.shelf = other.shelf.copy(length)
         return length

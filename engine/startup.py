@@ -19,7 +19,7 @@ from engine.hardware import local_hardware
 from engine.memory import MIB
 from engine.model_info import named_model_info
 from engine.ops import Ops, ops_for
-from engine.parking import ParkingLimits
+from engine.parking import ParkingLimits, least_parked
 from engine.resolve import Plan, make_plan
 from engine.switches import run_of_switches, this_environment
 from engine.torch_build import torch_has_cuda
@@ -134,10 +134,14 @@ def _tell_of_compiling() -> None:
 def engine_for(model: Model, config: EngineConfig, yield_chunks: int = 1) -> Engine:
     """An engine of this plan on a model whose slots are empty."""
     turn = model.tokenizer.special.get(_TURN)
+    options = options_of(config)
+    fast = config.card is not None and config.card.keeps_all_experts
+    least = least_parked(model.pipeline.checkpoint_bytes, fast=fast)
     return Engine(
         model.pipeline,
         replace(
-            options_of(config),
+            options,
+            parking=replace(options.parking, least_tokens=least),
             eos_ids=model.tokenizer.eos_ids,
             yield_chunks=yield_chunks,
             turn_ids=frozenset() if turn is None else frozenset({turn}),

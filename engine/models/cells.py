@@ -1,4 +1,4 @@
-"""What slots hold by position, K/V first of all: copies of it in host memory."""
+"""What slots hold by position, K/V first of all: copies of it in host memory and in other slots."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ class SlotCells:
         """The first `length` tokens of a copy of `held`."""
         for there, here in self._pieces(slot, held, blocks, length):
             there.copy_(here, non_blocking=True)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """The first `length` tokens of one slot into another."""
+        for tensor, tokens in self._tensors:
+            tensor[target, : length // tokens].copy_(tensor[source, : length // tokens])
 
     def _blocks(self, length: int) -> int:
         return -(-self._content_bytes(length) // self._block_bytes)

@@ -201,6 +201,10 @@ class DevicePipeline:
         """See `Pipeline.put_in`."""
         self._cells.load(slot, length, cells.state, cells.length)
 
+    def copy_cells(self, source: int, target: int, length: int) -> None:
+        """See `Pipeline.copy_cells`."""
+        self._cells.copy(source, target, length)
+
     def idle_bytes(self) -> int:
         """See `Pipeline.idle_bytes`."""
         return self._cells.idle_bytes

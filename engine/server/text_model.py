@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+from engine.server.turn_cache import TurnCache, splits
+
+TURN = "<|im_start|>"
+"""Begins a turn in this family's chats."""
 
 
 class Decoder(Protocol):
@@ -78,13 +84,16 @@ class GgufText:
             self._template = ChatTemplate.from_metadata(gguf.metadata)
         finally:
             gguf.close()
+        special = self._tokenizer.special
+        turn = TURN if TURN in special and splits(TURN, special) else ""
+        self._turns = TurnCache(partial(self._tokenizer.encode, parse_special=True), turn)
         self.vocab_size = self._tokenizer.vocab_size
         self.eos_ids = self._tokenizer.eos_ids
         self.chat_template = self._template.source
 
     def encode(self, text: str, *, parse_special: bool = False) -> list[int]:
         """See `TextModel`."""
-        return self._tokenizer.encode(text, parse_special=parse_special)
+        return self._turns.encode(text) if parse_special else self._tokenizer.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `TextModel`."""

@@ -30,7 +30,9 @@ def desk_of(heard: list[messages.Event]) -> tuple[Desk, Engine]:
     pipeline = ToyPipeline(slots=2, max_context=400, runs_ahead=True)
     engine = Engine(
         pipeline,
-        EngineOptions(chunk=8, spec=3, parking=ParkingLimits(size_bytes=10**5, least_tokens=8)),
+        EngineOptions(
+            chunk=8, spec=3, few_tokens=8, parking=ParkingLimits(size_bytes=10**5, least_tokens=8)
+        ),
     )
     return Desk(engine, heard.append, count().__next__), engine
 

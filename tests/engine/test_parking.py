@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from engine.checkpoints import Shelf
 from engine.engine import Engine, EngineOptions
-from engine.parking import ParkingLimits
+from engine.parking import ParkingLimits, least_parked
 from engine.pipeline import Checkpoint
 from engine.request import Request
 from engine.sampling import Sampling
@@ -20,6 +20,7 @@ OPTIONS = EngineOptions(
     spec=3,
     checkpoint_every=4,
     checkpoint_root=4,
+    few_tokens=1,
     parking=ParkingLimits(size_bytes=4000, least_tokens=1),
 )
 
@@ -165,6 +166,12 @@ def test_nothing_is_parked_unless_it_is_asked_for_or_when_it_is_short() -> None:
         talk(engine, A)
         talk(engine, B)
         assert counts(engine) == (0, 0, 0)
+
+
+def test_short_conversations_are_worth_parking_where_reading_is_slow() -> None:
+    assert least_parked(120 << 20, fast=True) == 480
+    assert least_parked(120 << 20, fast=False) == 64
+    assert least_parked(100, fast=True) == 64
 
 
 def test_ids_are_compared_and_not_their_hash() -> None:

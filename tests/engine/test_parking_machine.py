@@ -35,7 +35,9 @@ class Conversations(RuleBasedStateMachine):
             free_bytes=1000,
             least_tokens=3,
         )
-        options = replace(OPTIONS, checkpoints=checkpoints, spec=spec, parking=self.limits)
+        options = replace(
+            OPTIONS, checkpoints=checkpoints, spec=spec, few_tokens=3, parking=self.limits
+        )
         self.free = 10**6
         pipeline = ToyPipeline(sizes["slots"], CONTEXT, runs_ahead=runs_ahead)
         self.engine = Engine(pipeline, options, free=lambda: self.free)

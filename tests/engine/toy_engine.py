@@ -60,6 +60,7 @@ def load(moods: set[str]) -> Loaded:
         chunk=8,
         spec=3,
         checkpoint_every=0,
+        few_tokens=4,
         parking=ParkingLimits(size_bytes=PARKING_BYTES * ("parks" in moods), least_tokens=4),
     )
     constraints = Constraints(ToyWords(), VOCAB) if "words" in moods else None

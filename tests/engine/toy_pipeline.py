@@ -158,6 +158,9 @@ class ToyPipeline:
         owner, tokens = cells.state
         self._seats[slot] = _Seat(cells=list(tokens[:length]), owner=owner, whole=False)
 
+    def copy_cells(self, source: int, target: int, length: int) -> None:
+        self.put_in(target, self.take_out(source, length), length)
+
     def idle_bytes(self) -> int:
         return 0
 

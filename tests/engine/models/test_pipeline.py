@@ -251,6 +251,20 @@ def test_a_conversation_goes_on_in_another_slot(
     _same(_feed(case.many, 1, 51, other[51:]), case.expected(other)[51:])
 
 
+@pytest.mark.parametrize("begins", [32, 43])
+def test_a_beginning_goes_on_in_another_slot_beside_its_own(case: Case, begins: int) -> None:
+    text, other = _text(3), _text(12)
+    _feed(case.many, 0, 0, text[:32], follows=text[32])
+    states = {32: case.many.save(0)}
+    _feed(case.many, 0, 32, text[32:43], follows=text[43])
+    states[43] = case.many.save(0)
+    _feed(case.many, 2, 0, other[:50])
+    case.many.copy_cells(0, 2, begins)
+    case.many.restore(2, states[begins])
+    _same(_feed(case.many, 2, begins, text[begins:]), case.expected(text)[begins:])
+    _same(_feed(case.many, 0, 43, text[43:]), case.expected(text)[43:])
+
+
 def test_a_window_without_wanted_rows(case: Case) -> None:
     text = _text(7)
     window = Window((Span(0, 0, text[:40], 40, 40),))
