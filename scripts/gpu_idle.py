@@ -15,7 +15,6 @@ import torch
 
 from bench.card_timing import graph_ms
 from engine.engine import Engine, EngineOptions
-from engine.models import graph_drafting, graph_runner
 from engine.models.pipeline import DevicePipeline
 from engine.request import Request
 from engine.sampling import Sampling
@@ -57,16 +56,13 @@ def main() -> None:
     pipeline = build(asked.model, "cuda:0", 4096, max(streams), asked.spec - 1)
     torch.cuda.synchronize()
     loaded = time.perf_counter()
-    sizes = tuple(size for size in graph_runner.LADDER if size <= max(streams) * asked.spec)
-    graph_runner.LADDER = graph_drafting.LADDER = sizes
-    graph_runner.LONG = ()
     pipeline.warm_up()
     torch.cuda.synchronize()
     ready, vram = time.perf_counter(), torch.cuda.memory_allocated() / 2**30
     print(f"loaded {loaded - begin:.1f} s, graphs {ready - loaded:.1f} s, {vram:.2f} GiB")
     runner: Any = pipeline._runner
     drafting: Any = pipeline._drafting
-    for size in sizes:
+    for size in runner.sizes:
         graph = runner._graphs[size]
         line = f"rows {size}: window {graph_ms(graph.window, REPLAYS):.3f} ms"
         if drafting is not None:
