@@ -15,6 +15,7 @@ from engine.errors import RequestError
 
 FIELD = "grammar"
 """What an engine's words about a grammar begin with: the key of the protocol that it came in."""
+TOO_DEEP = RequestError("the schema is nested too deep")
 _FUEL: Any = {"initial_lexer_fuel": 200_000, "step_lexer_fuel": 20_000, "step_max_items": 20_000}
 """llguidance's limits, in its own units: of a compilation, and of a step from token to token."""
 MASKED = b"\xff"
@@ -78,6 +79,8 @@ def _reason(error: str) -> str:
         return f"the pattern {lines[1].strip()[:80]!r} cannot be held: {why}"
     if lines[0].startswith("oneOf constraints"):
         return "oneOf cannot be held where a value may fit several branches: use anyOf"
+    if "recursion limit exceeded" in lines[0]:
+        return TOO_DEEP.message
     if "Regex is empty" in lines[0]:
         return "no text fits all of its patterns, formats and lengths"
     for theirs, ours in (("Unimplemented keys:", "keys"), ("Unknown format:", "the format")):

@@ -110,6 +110,33 @@ def target(root: Any, ref: Any) -> Any:
     return node
 
 
+def branching(root: Any, nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The `subschemas` of `root` (`nodes`) with the most alternatives at one place, the most first:
+    properties that may be left out, and branches."""
+    known: dict[int, int] = {}
+    for _ in range(_PASSES):
+        for node in reversed(nodes):
+            known[id(node)] = min(_MOST, _branches(node, root, known))
+    own = [node for node in nodes if node.keys() - {"$ref"} and known[id(node)] >= _MANY]
+    return sorted(own, key=lambda node: -known[id(node)])
+
+
+def _branches(node: dict[str, Any], root: Any, known: dict[int, int]) -> int:
+    required = node.get("required")
+    needed = set(map(str, required)) if isinstance(required, list) else set()
+    inner = [node.get(key) for key in ("anyOf", "oneOf", "allOf")]
+    parts = [part for one in inner if isinstance(one, list) for part in one]
+    target_of = known.get(id(target(root, node.get("$ref"))), 0)
+    return (
+        len(properties_of(node) - needed)
+        + sum(1 + known.get(id(part), 0) for part in parts)
+        + target_of
+    )
+
+
+_MANY = 50
+_PASSES = 3
+"""Inner schemas first, as a rule; what is not known yet counts as nothing."""
 _MOST = 10**12
 
 
@@ -117,7 +144,7 @@ def least_characters(root: Any, nodes: Sequence[dict[str, Any]]) -> int:
     """Of the `subschemas` of `root` (`nodes`), the one whose values are longest has values of at
     least so many characters; at most 10^12."""
     known: dict[int, int] = {}
-    for _ in range(3):  # inner ones first, as a rule; what is not known yet counts as nothing
+    for _ in range(_PASSES):
         for node in reversed(nodes):
             known[id(node)] = min(_MOST, _least(node, root, known))
     return max(known.values(), default=1)

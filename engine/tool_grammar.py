@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.errors import RequestError
-from engine.grammars import try_grammar
+from engine.grammars import TOO_DEEP, try_grammar
 from engine.output_parser import (
     CALL,
     CALL_END,
@@ -24,7 +24,7 @@ from engine.output_parser import (
     PARAMETER_END,
 )
 from engine.schema_values import target
-from engine.schemas import OPTIONS, check_schema
+from engine.schemas import OPTIONS, alone, check_schema
 
 _NAME = re.compile(r"[^<>\s](?:[^<>\n]{0,198}[^<>\s])?")
 """A name that a tag can hold."""
@@ -72,12 +72,19 @@ def tool_grammar(tools: Sequence[Mapping[str, Any]], *, needed: bool) -> ToolGra
     for number, tool in enumerate(tools):
         try:
             functions.append(_function(json.dumps(tool["function"])))
-        except RequestError as error:
-            raise RequestError(f"tools[{number}].function.{error.message}") from None
+        except (RequestError, RecursionError) as error:
+            why = (
+                error.message
+                if isinstance(error, RequestError)
+                else f"parameters: {TOO_DEEP.message}"
+            )
+            raise RequestError(f"tools[{number}].function.{why}") from None
     text = _grammar(functions, needed=needed)
-    fault = _fault_of(text)
-    if fault:
-        raise RequestError(f"tools: {fault}")
+    if _fault_of(text):
+        for number, one in enumerate(functions):
+            if fault := _fault_of(_grammar([one], needed=True)):
+                raise RequestError(f"tools[{number}].function.parameters: {fault}")
+        raise RequestError(f"tools: {_fault_of(text)}")
     written = [
         {"type": "function", "function": {**tool["function"], "parameters": one.read_by}}
         for tool, one in zip(tools, functions, strict=True)
@@ -126,15 +133,14 @@ def _function(text: str) -> _Function:
         return found
     strict = bool(function.get("strict"))
     try:
-        check_schema(json.dumps(schema))
+        options = OPTIONS if strict else {**OPTIONS, "lenient": True}
+        check_schema(json.dumps(schema), options)
         root = _resolved(schema, schema)
         _check_object(root, strict=strict)
-        writer = _Writer(schema, strict, root)
+        writer = _Writer(schema, root, options)
         found.rule += "".join(f" {part}" for part in writer.parts())
         found.other, found.other_value = writer.other()
         found.read_by = {"properties": writer.read_by}
-        if found.read_by:
-            try_grammar(_grammar([found], needed=True))
     except RequestError as error:
         raise RequestError(f"parameters: {error.message}") from None
     return found
@@ -144,8 +150,8 @@ _FORMS = {dict: "object", list: "list"}
 
 
 def _check_object(root: Any, *, strict: bool) -> None:
-    kind = root.get("type", "object") if isinstance(root, dict) else None
-    if kind not in ("object", ["object"]):
+    kinds = root.get("type", "object") if isinstance(root, dict) else ()
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         raise RequestError("it is not the schema of an object")
     for key, form in (("properties", dict), ("required", list)):
         if not isinstance(root.get(key, form()), form):
@@ -158,9 +164,8 @@ def _check_object(root: Any, *, strict: bool) -> None:
 class _Writer:
     """Writes the rule of one function's parameters, in the order of its schema."""
 
-    def __init__(self, schema: Any, strict: bool, root: dict[str, Any]) -> None:
-        self._schema = schema
-        self._options = {**OPTIONS, **({} if strict else {"lenient": True})}
+    def __init__(self, schema: Any, root: dict[str, Any], options: Any) -> None:
+        self._schema, self._options = schema, options
         self._properties: dict[str, Any] = root.get("properties") or {}
         required = root.get("required") or []
         self._required = [name for name in required if isinstance(name, str)]
@@ -199,14 +204,7 @@ class _Writer:
                 return "TEXT"
             return f"({' | '.join(map(_literal, choice))}) {_AFTER}"
         self.read_by[name] = {}
-        return f"%json {self._json(found)} {_AFTER}"
-
-    def _json(self, schema: Any) -> str:
-        """`schema` for itself; what it refers to comes with it."""
-        whole = {**schema, "x-guidance": self._options}
-        if '"$ref"' in json.dumps(schema):
-            whole = {**_moved(whole), "$defs": {"root": _moved(self._schema)}}
-        return json.dumps(whole)
+        return f"%json {json.dumps(alone(found, self._schema, self._options))} {_AFTER}"
 
 
 def _is_free(schema: Any) -> bool:
@@ -248,22 +246,6 @@ def _resolved(schema: Any, root: Any) -> Any:
     return schema
 
 
-def _moved(schema: Any) -> Any:
-    """`schema` where the root that it refers to is the definition `root` of another."""
-    if isinstance(schema, list):
-        return [_moved(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    moved = {}
-    for key, value in schema.items():
-        if key == "$ref" and isinstance(value, str) and value.startswith("#"):
-            value = f"#/$defs/root{value[1:]}"
-        elif key not in ("const", "enum", "default", "examples"):
-            value = _moved(value)
-        moved[key] = value
-    return moved
-
-
 def _literal(text: str) -> str:
     """A text in a grammar."""
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text)

@@ -38,6 +38,9 @@ from engine.server.text_model import GgufText, TextModel
 log = logging.getLogger("strata.server")
 IDLE_CONNECTION_S = 75
 MOST_FILES = 1 << 16
+SWITCH_S = 0.0005
+"""How long a thread that checks a schema may hold up the event loop; Python's own is ten times as
+much, at every step of a request."""
 
 
 def serve(options: ServerOptions) -> int:
@@ -111,6 +114,7 @@ class Server:
     def run(self) -> None:
         """Serve until a signal or `stop`. `failure` says why when the engine never started."""
         allow_many_files()
+        sys.setswitchinterval(SWITCH_S)
         asyncio.run(self._run())
 
     def stop(self) -> None:
@@ -235,7 +239,12 @@ def build_app(options: ServerOptions, text: TextModel, bridge: Bridge) -> Starle
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, options=options)],
-        exception_handlers={ApiError: _api_error, HTTPException: _http_error, 500: _our_fault},
+        exception_handlers={
+            ApiError: _api_error,
+            HTTPException: _http_error,
+            RecursionError: _too_deep,
+            500: _our_fault,
+        },
     )
     app.router.redirect_slashes = False
     return app
@@ -254,7 +263,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return response
 
 
+async def _too_deep(request: Request, error: Exception) -> Response:
+    """What reads a body follows it inwards, and Python ends that somewhere."""
+    return ApiError(400, "the body: it is nested too deep").response(request.url.path)
+
+
 async def _our_fault(request: Request, error: Exception) -> Response:
     log.error("a bug in %s", request.url.path, exc_info=error)
     what = f"a bug in the server: {type(error).__name__}"
-    return ApiError(500, what).response(request.url.path)
+    response = ApiError(500, what).response(request.url.path)
+    response.headers["Connection"] = "close"  # uvicorn does, and a client should not be surprised
+    return response

@@ -22,14 +22,14 @@ class SamplingFields(Struct, frozen=True, kw_only=True):
 
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Fraction | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=2**31)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
     min_p: Fraction | None = None
     seed: Annotated[int, Meta(ge=ANY_SEED, le=LARGEST_SEED)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
     repeat_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
-    penalty_last_n: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    penalty_last_n: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     spec_min_p: Fraction | None = None
 
 

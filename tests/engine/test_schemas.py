@@ -20,8 +20,16 @@ def object_of(required: bool, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **more}
 
 
+def behind_a_text(schema: Any) -> dict[str, Any]:
+    """No answer meets `schema` before it has written a text."""
+    return {**object_of(True, a=TEXT, b=object_of(False, c=schema)), "$defs": {"many": MANY}}
+
+
 def texts(count: int) -> dict[str, Any]:
     return {f"p{number}": TEXT for number in range(count)}
+
+
+MANY = {"anyOf": [object_of(False, **texts(300))] * 3}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +45,7 @@ def texts(count: int) -> dict[str, Any]:
             object_of(False, **texts(520)),
             f"520 properties that are not required, at most {MOST_OPTIONAL}",
         ),
-        ({"anyOf": [object_of(False, **texts(300))] * 3}, "too complex"),
+        (MANY, "too complex"),
         ({"pattern": "^a{400000}$"}, f"400000 parts, at most {LONGEST_TEXT}"),
         (object_of(False, a={"pattern": "((a{50}){50}){50}"}), "125000 parts"),
         ({"type": "object", "patternProperties": {"a{5000}": TEXT}}, "5000 parts"),
@@ -45,6 +53,12 @@ def texts(count: int) -> dict[str, Any]:
         ({"enum": [["x", {"y": "z" * 5000}]]}, f"5000 characters, at most {LONGEST_TEXT}"),
         (object_of(False, **{"n" * 5000: TEXT}), "5000 characters"),
         ({"type": "objekt"}, "objekt"),
+        (behind_a_text(MANY), "too complex"),
+        (behind_a_text({"type": "array", "items": {"$ref": "#/$defs/many"}}), "too complex"),
+        (
+            behind_a_text({"anyOf": [{"type": "string", "maxLength": n} for n in range(1, 201)]}),
+            "too complex",
+        ),
         ({"$ref": "#/x"}, "/x"),
         ({"$ref": "http://x/y"}, "'http://x/y' is not in the schema"),
         ({"type": "string", "minLength": 10**9}, "1000000002 characters, at most"),
@@ -64,6 +78,7 @@ def texts(count: int) -> dict[str, Any]:
         ({"anyOf": [{"pattern": "a{3,1}"}]}, "invalid repetition count"),
         ({"oneOf": [object_of(False, a=TEXT), object_of(False, b=TEXT)]}, "use anyOf"),
         ({"type": "string", "pattern": "^a$", "format": "date"}, "no text fits all"),
+        ({"patternProperties": 5}, "Expected object for 'patternProperties'"),
         ({"type": "array", "uniqueItems": True}, 'cannot be held to keys ["uniqueItems"]'),
         ({"type": "string", "format": "of-mine"}, "cannot be held to the format of-mine"),
     ],

@@ -43,6 +43,13 @@ def tool(parameters: Any, name: str = "f", **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
 
 
+def nested(depth: int) -> Any:
+    schema: Any = TEXT
+    for _ in range(depth):
+        schema = {"anyOf": [schema]}
+    return schema
+
+
 def written(text: str, grammar: ToolGrammar) -> ParsedOutput:
     parser = OutputParser(tools=grammar.written)
     return collect([*parser.push(text), *parser.finish()])
@@ -106,7 +113,7 @@ def walked(grammar: ToolGrammar, chance: random.Random) -> str | None:
 @settings(max_examples=60, deadline=None)
 @given(
     properties=st.dictionaries(
-        st.sampled_from(["a", "b c", "é", 'q"', "x-y.z"]), st.sampled_from(VALUES), max_size=4
+        st.sampled_from(["a", "b c", "é", 'q"\t\x7f', "x-y.z"]), st.sampled_from(VALUES), max_size=4
     ),
     needed=st.data(),
     strict=st.booleans(),
@@ -196,6 +203,9 @@ def test_objects_of_any_kind(schema: Any, arguments: Mapping[str, Any]) -> None:
     ("schema", "why"),
     [
         ({"type": "array"}, "is not the schema of an object"),
+        ({"type": 5}, "is not the schema of an object"),
+        ({"properties": {"a": nested(100)}}, "nested too deep"),
+        ({"properties": {"a": nested(900)}}, "nested too deep"),
         ({"properties": {"a": 5}}, "5 is no schema"),
         ({"properties": 5}, "properties: 5 is no object"),
         ({"required": "a"}, "required: \"a\" is no list"),

@@ -83,9 +83,9 @@ Answers
 * small requests think:
   test_anthropic::test_thinking_is_a_block_of_its_own
 * JSON that is none drops the connection:
-  test_requests::test_a_body_that_is_no_object
+  test_fields::test_a_body_that_is_no_object
 * pictures are taken and not understood:
-  test_requests::test_a_picture_is_refused_by_name
+  test_fields::test_a_picture_is_refused_by_name
 * a limit that is too large is refused, whatever the config says:
   test_requests::test_a_limit_that_does_not_fit_is_fitted_if_wanted
 

@@ -1,7 +1,11 @@
 """What a field may say, and the error that names one which says something else."""
 
+import json
+
 import pytest
 
+from engine.gguf.chat_template import ChatTemplate
+from tests.engine.server.byte_text import ByteText
 from tests.engine.server.harness import Running, error_of, running
 
 USER = [{"role": "user", "content": "hi"}]
@@ -26,6 +30,8 @@ def tool(**more) -> dict:
         ("top_p", 1.5),
         ("top_k", "many"),
         ("top_k", 1.5),
+        ("top_k", 2**31),
+        ("penalty_last_n", 2**31),
         ("min_p", -0.1),
         ("presence_penalty", 3),
         ("frequency_penalty", [1]),
@@ -171,3 +177,33 @@ def test_a_picture_is_refused_by_name(server: Running) -> None:
     body = {"messages": [{"role": "user", "content": parts}]}
     error = error_of(server.http.post("/v1/chat/completions", json=body), 400)
     assert error["param"] == "messages[0].content[1]"
+
+
+class TemplateText(ByteText):
+    """Prompts are made by the template of a model file."""
+
+    def render(self, messages, tools, settings) -> str:
+        template = ChatTemplate("{{ messages | tojson }}{{ tools | tojson }}")
+        return template.render(messages, tools=tools, **settings)
+
+
+@pytest.fixture(scope="module")
+def templates():
+    with running({"context": 50_000}, text=TemplateText()) as run:
+        yield run
+
+
+@pytest.mark.parametrize("depth", [90, 700, 980, 5000])
+def test_what_is_nested_deep_is_no_bug(templates: Running, depth: int) -> None:
+    deep = '{"a":' * depth + "1" + "}" * depth
+    call = {"function": {"name": "f", "arguments": "@"}}
+    for more in (
+        {"chat_template_kwargs": "@"},
+        {"tools": [{"function": {"name": "f", "parameters": "@"}}], "tool_choice": "required"},
+        {"messages": [{"role": "assistant", "tool_calls": [call]}, *USER]},
+        {"response_format": "@"},
+        {"unknown": "@"},
+    ):
+        body = json.dumps({"messages": USER, **more}).replace('"@"', deep)
+        answer = templates.http.post("/v1/chat/completions", content=body)
+        assert answer.status_code in (200, 400), answer.text
