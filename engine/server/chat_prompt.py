@@ -71,14 +71,24 @@ def _rendered(
         return text.render(messages, tools or None, settings)
     except TemplateError as error:
         plain = {name: value for name, value in settings.items() if name not in kwargs}
-        without = {"chat_template_kwargs": (tools or None, plain), "tools": (None, settings)}
-        for field, (shown, set) in without.items():
-            try:
-                text.render(messages, shown, set)
-            except TemplateError:
-                continue
-            raise bad_field(field, error.message) from None
+        if kwargs and _renders(text, messages, tools, plain):
+            raise bad_field("chat_template_kwargs", error.message) from None
+        if tools and _renders(text, messages, (), settings):
+            raise bad_field("tools", error.message) from None
         raise bad_field("messages", error.message) from None
+
+
+def _renders(
+    text: TextModel,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Tool],
+    settings: Mapping[str, Any],
+) -> bool:
+    try:
+        text.render(messages, tools or None, settings)
+    except TemplateError:
+        return False
+    return True
 
 
 def _begun(body: ChatBody, messages: list[dict[str, Any]]) -> str:

@@ -76,7 +76,8 @@ class Endpoints:
         def format(prompt: ChatPrompt) -> Format:
             return AnthropicFormat(name, len(prompt.ids))
 
-        return await self._chat(request, chat_of(body, self._unasked), format)
+        chat = await run_in_threadpool(chat_of, body, self._unasked)
+        return await self._chat(request, chat, format)
 
     async def responses(self, request: Request) -> Response:
         """POST /v1/responses, OpenAI's newer form of a chat."""
@@ -85,12 +86,14 @@ class Endpoints:
         def format(prompt: ChatPrompt) -> Format:
             return ResponsesFormat(body, self._options.model_name)
 
-        return await self._chat(request, responses_body.chat_of(body), format)
+        chat = await run_in_threadpool(responses_body.chat_of, body)
+        return await self._chat(request, chat, format)
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens: the tokens of the prompt that /v1/messages would read."""
         body = await read_body(request, self._options, CountBody)
-        prompt = await run_in_threadpool(chat_prompt, chat_of(body, self._unasked), self._text)
+        chat = await run_in_threadpool(chat_of, body, self._unasked)
+        prompt = await run_in_threadpool(chat_prompt, chat, self._text)
         return JSONResponse({"input_tokens": len(prompt.ids)})
 
     async def _chat(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 
 from engine.server.bodies import ChatBody, ChatMessage, FunctionCall, ToolCall
@@ -97,14 +97,14 @@ class _Messages:
 
     def __init__(self, instructions: str | None) -> None:
         self._system = [instructions] if instructions else []
-        self._turns: list[ChatMessage] = []
+        self._turns: list[ChatMessage | _Said] = []
 
     def text(self, role: str, text: str) -> None:
         """A turn; the system's, before all others, are one."""
         if role in ("system", "developer") and not self._turns:
             self._system.append(text)
         elif role == "assistant":
-            self._add(content=text)
+            self._said().texts.append(text)
         else:
             self._turns.append(ChatMessage(role=role, content=text))  # type: ignore[arg-type]
 
@@ -120,11 +120,12 @@ class _Messages:
                 self.text(str(role), _text(item.get("content"), f"{where}.content"))
             case "reasoning":
                 key = "content" if item.get("content") else "summary"
-                self._add(reasoning=_text(item.get(key) or "", f"{where}.{key}"))
+                thoughts = _text(item.get(key) or "", f"{where}.{key}")
+                self._said(thinks=bool(thoughts)).thoughts.append(thoughts)
             case "function_call":
                 name, id = _word(item, "name", where), _word(item, "call_id", where)
                 arguments = _word(item, "arguments", where)
-                self._add(call=ToolCall(FunctionCall(name, arguments), id))
+                self._said().calls.append(ToolCall(FunctionCall(name, arguments), id))
             case "function_call_output":
                 content = _text(item.get("output"), f"{where}.output")
                 id = _word(item, "call_id", where)
@@ -136,22 +137,35 @@ class _Messages:
         """The chat."""
         if not self._turns:
             raise bad_field("input", "is empty")
+        turns = [one.turn() if isinstance(one, _Said) else one for one in self._turns]
         if not self._system:
-            return self._turns
-        return [ChatMessage(role="system", content="\n\n".join(self._system)), *self._turns]
+            return turns
+        return [ChatMessage(role="system", content="\n\n".join(self._system)), *turns]
 
-    def _add(self, content: str = "", reasoning: str = "", call: ToolCall | None = None) -> None:
-        """To the assistant's turn; thoughts after something said or called begin another."""
+    def _said(self, *, thinks: bool = False) -> _Said:
+        """The assistant's turn; thoughts after something said or called begin another."""
         last = self._turns[-1] if self._turns else None
-        said = last is not None and (last.content or last.tool_calls)
-        if last is None or last.role != "assistant" or (reasoning and said):
-            last = ChatMessage(role="assistant", content="")
+        if not isinstance(last, _Said) or (thinks and (any(last.texts) or last.calls)):
+            last = _Said()
             self._turns.append(last)
-        self._turns[-1] = msgspec.structs.replace(
-            last,
-            content=f"{last.content}{content}",
-            reasoning_content=f"{last.reasoning_content or ''}{reasoning}" or None,
-            tool_calls=[*(last.tool_calls or ()), *([call] if call else ())] or None,
+        return last
+
+
+@dataclass(slots=True)
+class _Said:
+    """A turn of the assistant."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def turn(self) -> ChatMessage:
+        """As a chat has it."""
+        return ChatMessage(
+            role="assistant",
+            content="".join(self.texts),
+            reasoning_content="".join(self.thoughts) or None,
+            tool_calls=self.calls or None,
         )
 
 

@@ -10,6 +10,7 @@ from engine.server.bodies import ChatBody
 from engine.server.http_errors import bad_field
 
 Tool = Mapping[str, Any]
+MOST_HELD = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ def tool_choice(body: ChatBody) -> ToolChoice:
     """Raises `ApiError` 400 naming the field at fault."""
     tools = body.tools or []
     names = [_name(tool, f"tools[{number}]") for number, tool in enumerate(tools)]
+    places = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
     for number, name in enumerate(names):
-        if name in names[:number]:
+        if places[name] != number:
             raise bad_field(f"tools[{number}].function.name", f"{name!r} is there twice")
     mode, allowed = _asked(body.tool_choice, names)
     if mode == "none" or (not tools and mode == "auto"):
@@ -45,7 +47,11 @@ def tool_choice(body: ChatBody) -> ToolChoice:
         raise bad_field("tool_choice", "asks for a call, but there are no tools")
     chosen = [tool for tool, name in zip(tools, names, strict=True) if name in allowed]
     single = mode == "named" or body.parallel_tool_calls is False
-    return ToolChoice(tools, chosen, mode in ("required", "named"), single)
+    found = ToolChoice(tools, chosen, mode in ("required", "named"), single)
+    if found.holds and len(chosen) > MOST_HELD:
+        what = f"{len(chosen)} tools, calls can be held to at most {MOST_HELD}"
+        raise bad_field("tools", what)
+    return found
 
 
 def _name(tool: Tool, where: str) -> str:

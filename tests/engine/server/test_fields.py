@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from engine.errors import TemplateError
 from engine.gguf.chat_template import ChatTemplate
 from tests.engine.server.byte_text import ByteText
 from tests.engine.server.harness import Running, error_of, running
@@ -18,7 +19,7 @@ def server():
 
 
 def tool(**more) -> dict:
-    return {"type": "function", "function": {"name": "f", **more}}
+    return {"type": "function", "function": {"name": "f"} | more}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ def tool(**more) -> dict:
         ("tools[0].function.parameters", [tool(parameters=5)]),
         ("tools[0].function.parameters", [tool(parameters=[])]),
         ("tools[1].function.name", [tool(), tool()]),
+        ("tools", [tool(name=f"f{n}", strict=True) for n in range(513)]),
         ("functions", [{"name": "f"}]),
         ("function_call", {"name": "f"}),
         ("modalities", ["text", "audio"]),
@@ -177,6 +179,26 @@ def test_a_picture_is_refused_by_name(server: Running) -> None:
     body = {"messages": [{"role": "user", "content": parts}]}
     error = error_of(server.http.post("/v1/chat/completions", json=body), 400)
     assert error["param"] == "messages[0].content[1]"
+
+
+class StubbornText(ByteText):
+    """Its template refuses everything, and takes its time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def render(self, messages, tools, settings) -> str:
+        self.asked += 1
+        raise TemplateError("no")
+
+
+def test_a_template_that_fails_is_asked_again_only_without_what_may_be_at_fault() -> None:
+    text = StubbornText()
+    with running(text=text) as run:
+        for more, times in (({}, 1), ({"tools": [tool()]}, 2), ({"chat_template_kwargs": {}}, 1)):
+            before = text.asked
+            assert error_of(run.chat("x", **more), 400)["param"] == "messages"
+            assert text.asked - before == times
 
 
 class TemplateText(ByteText):

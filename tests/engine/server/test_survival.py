@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from engine.server.app import SWITCH_S
 from tests.engine.server.harness import HANG_GUARD_S, Control, Running, error_of, running, script
 from tests.engine.server.test_process import process, wait_for_end
 
@@ -54,6 +56,11 @@ def test_a_head_must_come_in_time_and_an_answer_may_take_its_own() -> None:
         slow_body = HEAD + b"Content-Length: 2\r\n\r\n"
         asking.sendall(slow_body[:20])
         assert asking.recv(99) == b"", "also a further request of one connection"
+
+
+def test_threads_that_compute_give_way_soon() -> None:
+    with running():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
 
 
 def test_an_engine_that_hangs_does_not_hold_up_the_end() -> None:
