@@ -89,7 +89,7 @@ def step(
     q, k, v, a, b = row
     state = faded(state, a + zero, 1, GROUPS)  # a is not -0
     sums = tile_sums(tile_products(state, k, K, M, 1, SHUFFLE), 1, K, M, SHUFFLE)
-    state = learnt(state, k, v, b, sums, M, 1, GROUPS)
+    state = learnt(state, k, (v,), b, sums, M, 1, GROUPS)
     if OUTPUT:
         sums = tile_sums(tile_products(state, q, K, M, 1, SHUFFLE), 1, K, M, SHUFFLE)
     return state, sums[0]
@@ -138,19 +138,14 @@ def keys_at(AT, K: tl.constexpr, GROUPS: tl.constexpr):
 
 @triton.jit
 def row_at(
-    at, row, value,
-    H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, ROW: tl.constexpr, M: tl.constexpr,
-    TILES: tl.constexpr, GROUPS: tl.constexpr, OUTPUT: tl.constexpr,
+    q_at, k_at, v_at, a_at, row, value,
+    H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, ROW: tl.constexpr, GROUPS: tl.constexpr,
+    OUTPUT: tl.constexpr,
 ):  # fmt: skip
-    """Queries (where wanted), keys, values (of each tile), decay and beta of a row. at: where they
-    are of row 0; decays and betas lie H apart."""
-    q_at, k_at, v_at, a_at = at
+    """Queries (where wanted), keys, values, decay and beta of a row."""
     k = keys_at(k_at + row * ROW, K, GROUPS)
     q = keys_at(q_at + row * ROW, K, GROUPS) if OUTPUT else k
-    v = ()
-    for tile in tl.static_range(TILES):
-        inside = value + tile * M < V
-        v += (tl.load(v_at + row * ROW + tile * M, mask=inside, other=0.0),)
+    v = tl.load(v_at + row * ROW, mask=value < V, other=0.0)
     return q, k, v, tl.load(a_at + row * (2 * H)), tl.load(a_at + row * (2 * H) + H)
 
 
@@ -179,14 +174,14 @@ def walk(
     q_at = ROWS + (head % KH) * K + value * 0
     k_at = q_at + KH * K
     v_at = ROWS + 2 * KH * K + head * V + value
-    at = q_at, k_at, v_at, GATES + head
+    a_at = GATES + head
     out_at = OUT + head * V + value * one + tl.arange(0, 8)[None, :]
-    row = row_at(at, first, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+    row = row_at(q_at, k_at, v_at, a_at, first, value, H, K, V, ROW, GROUPS, OUTPUT)
     # Two rows a turn: what was loaded needs no other registers then.
     for pair in range((count + 1) // 2):
         i = 2 * pair
         following = first + tl.minimum(i + 1, count - 1)
-        other = row_at(at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+        other = row_at(q_at, k_at, v_at, a_at, following, value, H, K, V, ROW, GROUPS, OUTPUT)
         tl.debug_barrier()
         zero = tl.load(ZERO)
         state, out = step(state, row, zero, K, M, GROUPS, OUTPUT, SHUFFLE)
@@ -195,7 +190,7 @@ def walk(
             H, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS, OUTPUT,
         )  # fmt: skip
         following = first + tl.minimum(i + 2, count - 1)
-        row = row_at(at, following, value, H, K, V, ROW, M, 1, GROUPS, OUTPUT)
+        row = row_at(q_at, k_at, v_at, a_at, following, value, H, K, V, ROW, GROUPS, OUTPUT)
         if i + 1 < count:
             tl.debug_barrier()
             zero = tl.load(ZERO)
@@ -207,28 +202,17 @@ def walk(
 
 
 @triton.jit
-def call_near(ADDRESS):
-    """Calls what lies at addresses, int64, into the cache that the multiprocessors share."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [ADDRESS], dtype=tl.int32,
-        is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@triton.jit
-def overlapped_step(
-    state, waiting, row, out_at, inside, K: tl.constexpr, M: tl.constexpr, TILES: tl.constexpr,
-    GROUPS: tl.constexpr, SHUFFLE: tl.constexpr,
-):  # fmt: skip
-    """`step` of several tiles, which stores the outputs that the row before left `waiting`, and
-    leaves its own: what threads exchange for both takes long, and goes side by side."""
-    q, k, v, a, b = row
-    state = faded(state, a, TILES, GROUPS)
-    parts = tile_products(state, k, K, M, TILES, SHUFFLE) + waiting
-    sums = tile_sums(parts, 2 * TILES, K, M, SHUFFLE)
-    tl.store(out_at, columns(sums, TILES, TILES), mask=inside)
-    state = learnt(state, k, v, b, sums, M, TILES, GROUPS)
-    return state, tile_products(state, q, K, M, TILES, SHUFFLE)
+def pieces_at(AT, K: tl.constexpr, GROUPS: tl.constexpr):
+    """K values in memory from AT on: a tuple of [1, 32]."""
+    lane = tl.arange(0, 32)
+    parts = ()
+    for g in tl.static_range(GROUPS):
+        if K % 32 == 0:
+            part = tl.load(AT + (g * 32 + lane))
+        else:
+            part = tl.load(AT + (g * 32 + lane), mask=g * 32 + lane < K, other=0.0)
+        parts += (part[None, :],)
+    return parts
 
 
 @triton.jit
@@ -240,67 +224,54 @@ def walk_ahead(
 ):  # fmt: skip
     """`walk` for prompts, from loading the state on: TILES * M values of one head.
 
-    A row is loaded while the row before is computed. Memory takes longer: where there is PTX, rows
-    are called into the shared cache AHEAD rows before.
+    Memory takes longer than several rows: rows are copied to shared memory AHEAD - 1 rows before
+    they are needed. The compiler does so with each load of the loop that gives more than a number,
+    so decay and beta are loaded once a value. Exchanges between threads take long, too: those for a
+    row's outputs wait for those for the next row's error.
     """
     ROW: tl.constexpr = 2 * KH * K + H * V
     begin = tl.program_id(0) * (TILES * M)
-    value = begin + tl.arange(0, M)[:, None]
+    values = begin + tl.arange(0, M)
     state = ()
     for tile in tl.static_range(TILES):
-        there = value + tile * M
-        state += load_state(BASE, there, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
+        value = (values + tile * M)[:, None]
+        state += load_state(BASE, value, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS)
     wait(PDL)
-    q_at = ROWS + (head % KH) * K + value * 0
-    k_at = q_at + KH * K
-    v_at = ROWS + 2 * KH * K + head * V + value
-    at = q_at, k_at, v_at, GATES + head
+    k_at = ROWS + (KH + head % KH) * K
+    v_at = ROWS + 2 * KH * K + head * V + values
+    a_at = GATES + head + values * 0
     # Columns are the tiles: one store a row.
     column = tl.arange(0, 8)[None, :]
     mine = begin + column * M + tl.arange(0, M)[:, None]
     out_at = OUT + head * V + mine * one
-    limit = tl.where(column < TILES, V, 0)
-    # Every 32 bytes of a row's queries and keys; its values, decay and beta.
-    i = tl.arange(0, 64)
-    key = tl.minimum(i * 8, 2 * K - 1)
-    key = (head % KH) * K + key + key // K * (KH * K - K)
-    number = 2 * KH * K + head * V + tl.minimum(begin + i % 16, V - 1)
-    near = (ROWS + tl.where(i < 32, key, number)).to(tl.int64)
-    near = tl.where(i < 48, near, (GATES + head + i % 2 * H).to(tl.int64))
-    stride = tl.where(i < 48, ROW * 4, 2 * H * 4)
     start, end = first, first + certain
     for part in range(2):  # the certain rows, and drafts, which change no state
-        last = tl.maximum(end - 1, start)
         waiting = zeros(TILES, M, 8 if SHUFFLE else 32)
-        row = row_at(
-            at, tl.minimum(start, first + count - 1), value, H, K, V, ROW, M, TILES, GROUPS, True
-        )
-        # Two rows a turn: what was loaded needs no other registers then.
-        for r in range(start, end, 2):
-            other = row_at(at, tl.minimum(r + 1, last), value, H, K, V, ROW, M, TILES, GROUPS, True)
-            if SHUFFLE:
-                call_near(near + tl.minimum(r + AHEAD, last) * stride)
-                call_near(near + tl.minimum(r + AHEAD + 1, last) * stride)
-            inside = mine < tl.where(r > start, limit, 0)
-            state, waiting = overlapped_step(
-                state, waiting, row, out_at + (r - 1) * (H * V), inside,
-                K, M, TILES, GROUPS, SHUFFLE,
-            )  # fmt: skip
-            row = row_at(at, tl.minimum(r + 2, last), value, H, K, V, ROW, M, TILES, GROUPS, True)
-            if r + 1 < end:
-                state, waiting = overlapped_step(
-                    state, waiting, other, out_at + r * (H * V), mine < limit,
-                    K, M, TILES, GROUPS, SHUFFLE,
-                )  # fmt: skip
+        for row in tl.range(start, end, num_stages=AHEAD):
+            k = pieces_at(k_at + row * ROW, K, GROUPS)
+            a = tl.load(a_at + row * (2 * H))[:, None]
+            b = tl.load(a_at + row * (2 * H) + H)[:, None]
+            v = ()
+            for tile in tl.static_range(TILES):
+                inside = values + tile * M < V
+                v += (tl.load(v_at + row * ROW + tile * M, mask=inside, other=0.0)[:, None],)
+            q = pieces_at(k_at + row * ROW - KH * K, K, GROUPS)
+            state = faded(state, a, TILES, GROUPS)
+            parts = tile_products(state, k, K, M, TILES, SHUFFLE) + waiting
+            sums = tile_sums(parts, 2 * TILES, K, M, SHUFFLE)
+            live = (mine < tl.where(row > start, V, 0)) & (column < TILES)
+            tl.store(out_at + (row - 1) * (H * V), columns(sums, TILES, TILES), mask=live)
+            state = learnt(state, k, v, b, sums, M, TILES, GROUPS)
+            waiting = tile_products(state, q, K, M, TILES, SHUFFLE)
         sums = tile_sums(waiting, TILES, K, M, SHUFFLE)
-        inside = mine < tl.where(end > start, limit, 0)
-        tl.store(out_at + (end - 1) * (H * V), columns(sums, 0, TILES), mask=inside)
+        live = (mine < tl.where(end > start, V, 0)) & (column < TILES)
+        tl.store(out_at + (end - 1) * (H * V), columns(sums, 0, TILES), mask=live)
         if part == 0:
             for tile in tl.static_range(TILES):
-                there = value + tile * M
+                value = (values + tile * M)[:, None]
                 store_state(
-                    BASE, there, state, tile * GROUPS, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS
-                )  # fmt: skip
+                    BASE, value, state, tile * GROUPS, K, V, KEY_STRIDE, VALUE_STRIDE, M, GROUPS
+                )
         start, end = end, first + count
 
 

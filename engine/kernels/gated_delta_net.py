@@ -33,8 +33,8 @@ from engine.rows import Rows
 MOST_ROWS = 64
 # Values of a warp of the walk at a time; its warps in short windows, its most tiles in long ones.
 VALUES, WARPS, TILES = 4, 4, 4
-# So many rows of a prompt before it needs them the walk calls them near.
-AHEAD = 16
+# Rows of a prompt that the walk has on their way.
+AHEAD = 5
 # Rows of a tile before and after the walk, in short windows and in long ones.
 TILE, LONG_TILE = 4, 16
 
