@@ -92,6 +92,14 @@ class InjectedDrafts:
         """See `Pipeline.restore`."""
         self._pipeline.restore(slot, checkpoint)
 
+    def set_aside(self, checkpoint: Checkpoint) -> Checkpoint:
+        """See `Pipeline.set_aside`."""
+        return self._pipeline.set_aside(checkpoint)
+
+    def prepare_parking(self, size_bytes: int) -> None:
+        """See `Pipeline.prepare_parking`."""
+        self._pipeline.prepare_parking(size_bytes)
+
     def cell_bytes(self, length: int) -> int:
         """See `Pipeline.cell_bytes`."""
         return self._pipeline.cell_bytes(length)

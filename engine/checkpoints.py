@@ -7,7 +7,7 @@ checkpoint behind it before another token can take their place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -42,6 +42,10 @@ class Shelf:
         """Drop everything longer than `length`: those tokens are no longer the slot's."""
         self._kept = [checkpoint for checkpoint in self._kept if checkpoint.length <= length]
         self.root = self.root if self.root <= length else 0
+
+    def replace(self, make: Callable[[Checkpoint], Checkpoint]) -> None:
+        """Each by another one of the same length."""
+        self._kept = [make(checkpoint) for checkpoint in self._kept]
 
     def copy(self, length: int, limit: int | None = None) -> Shelf:
         """Those of at most `length` tokens, on a shelf of their own, for at most `limit`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from engine.config import TablePlace
 from engine.memory import GIB, MIB, CardShare, MemoryPlan, token_bytes
 from engine.model_info import ModelInfo
+from engine.scheduler import MOST_BESIDE
 
 CONTEXT_BYTES = 640 * MIB
 """What the driver takes for a process: its context, and the compiled kernels."""
@@ -21,8 +22,10 @@ SPARE_SLOTS = 1
 
 UNPLANNED = 20
 """A part of the card that checkpoints leave alone: sums are estimates."""
-_ROW_BYTES = 1_600_000
+_ROW_BYTES = 800_000
 """Buffers of one row of a prompt window, for widths and experts of Qwen3.8-Flash-Next."""
+_DRAFT_ROW_BYTES = 1_540_000
+"""What is kept until the commit of a row of a window that has drafts, too."""
 GRAPH_ROWS = 64
 """Rows of a graph that may choose tokens: all graphs share their logits, and eager windows have
 others."""
@@ -67,11 +70,12 @@ def plan_on_card(
     fixed += weights.head_bytes * draft_rows // info.vocab_size
     state = info.state_bytes + spec * info.row_state_bytes
     cache = max_context * token_bytes(info, kv)
-    work = CONTEXT_BYTES + prefill * _ROW_BYTES + 4 * info.vocab_size * 2 * GRAPH_ROWS
+    beside = min(prefill, MOST_BESIDE) * (_ROW_BYTES + (_DRAFT_ROW_BYTES if spec > 1 else 0))
+    work = CONTEXT_BYTES + max(prefill * _ROW_BYTES, beside) + 4 * info.vocab_size * 2 * GRAPH_ROWS
     taken = fixed + work + (slots + SPARE_SLOTS) * (cache + state)
     place = room.table_place or _table_place(info, room, room.limit_bytes - taken)
     on_card = weights.table_bytes if place == "vram" else 0
-    graphs = min(prefill, PROMPT_GRAPH_ROWS) * _ROW_BYTES
+    graphs = min(prefill, PROMPT_GRAPH_ROWS) * (_ROW_BYTES + _DRAFT_ROW_BYTES)
     resident = _resident(info, room, room.limit_bytes - taken - on_card, graphs)
     missing = resident < _each_layer(info)
     work += _staging_bytes(info) if missing else graphs

@@ -20,6 +20,8 @@ FEW_TOKENS = 64
 WORTH_BYTES = 256 << 10
 """Where all of a model lies on a card, copying so much to the machine's memory and back takes about
 as long as reading a token of a prompt."""
+READY_BYTES = 4 << 30
+"""Of the memory for parking what is there before the first request: locking 1 GB takes 0.4 s."""
 
 
 def least_parked(checkpoint_bytes: int, *, fast: bool) -> int:
@@ -82,6 +84,7 @@ class ParkingLot:
         self._limits = limits
         self._work = work
         self._free_memory = free_memory
+        pipeline.prepare_parking(min(limits.size_bytes, READY_BYTES))
         self._parked: list[Parked] = []
 
     def __len__(self) -> int:
@@ -114,7 +117,8 @@ class ParkingLot:
                 self._work.dropped += 1
                 return
         cells = self._pipeline.take_out(slot.index, len(held))
-        end = self._pipeline.save(slot.index)
+        end = self._pipeline.set_aside(self._pipeline.save(slot.index))
+        shelf.replace(self._pipeline.set_aside)
         self._parked.append(Parked(held, slot.asked, cells, end, shelf))
         self._work.parked += 1
 

@@ -100,6 +100,13 @@ class Pipeline(Protocol):
         any number of times. Cells at later positions are overwritten by later windows.
         """
 
+    def set_aside(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The same one where there is room for those that may wait for long."""
+
+    def prepare_parking(self, size_bytes: int) -> None:
+        """Makes room for what is set aside and taken out before the first request, so that none
+        waits for it."""
+
     def cell_bytes(self, length: int) -> int:
         """Host memory of the cells of `length` tokens."""
 

@@ -14,12 +14,14 @@ class Rows:
     spans: int32 [spans, 5], one line for the consecutive rows of a slot: slot, first row, rows,
     position of the first row, certain rows (the rest are drafts). slots, positions: int32 [R].
     reach: positions that the rows have at most, where the host knows it; only room depends on it.
+    drafts: whether there may be drafts among them, which a later `commit` keeps or not.
     """
 
     spans: torch.Tensor
     slots: torch.Tensor
     positions: torch.Tensor
     reach: int | None = None
+    drafts: bool = True
 
     @property
     def count(self) -> int:
@@ -41,4 +43,5 @@ def rows_of(spans: list[tuple[int, int, int, int]], device: str = "cpu") -> Rows
         torch.tensor(slots, dtype=torch.int32, device=device),
         torch.tensor(positions, dtype=torch.int32, device=device),
         max(positions, default=-1) + 1,
+        any(certain < count for _, _, count, certain in spans),
     )

@@ -45,6 +45,7 @@ class Lent:
     """A buffer of a pool, uint8 [size_bytes], which has it back once nobody holds this any more."""
 
     buffer: torch.Tensor
+    pool: BufferPool
 
 
 class BufferPool:
@@ -86,7 +87,7 @@ class BufferPool:
     def lend(self) -> Lent:
         """A buffer with anything in it. The pool is not `empty`."""
         buffer = self._free.pop() if self._free else self._new()
-        lent = Lent(buffer)
+        lent = Lent(buffer, self)
         weakref.finalize(lent, self._free.append, buffer).atexit = False
         return lent
 

@@ -98,6 +98,18 @@ class SlotState:
         saved.buffer.view(torch.int32).copy_(flat, non_blocking=True)
         return saved
 
+    def set_aside(self, saved: Lent) -> Lent:
+        """The same copy in host memory: room on the device is for those that slots use."""
+        if saved.pool is self._far:
+            return saved
+        aside = self._far.lend()
+        aside.buffer.copy_(saved.buffer, non_blocking=True)
+        return aside
+
+    def prepare_aside(self, size_bytes: int) -> None:
+        """Makes room for more copies of so many bytes in host memory."""
+        self._far.prepare(self._ready[1] + size_bytes // self.size_bytes)
+
     def restore(self, slot: int, saved: Lent) -> None:
         """The other way."""
         flat = saved.buffer.view(torch.int32).to(self._places.device, non_blocking=True)

@@ -46,7 +46,7 @@ class GatedDeltaNet:
         """
         ops, w = context.ops, self._w
         matrices = (w.attn_qkv, w.attn_gate, w.ssm_alpha, w.ssm_beta)
-        out, self._inputs = ops.delta_mixer(
+        out, inputs = ops.delta_mixer(
             *ops.project(x, matrices),
             w.ssm_conv1d,
             self.state.ring,
@@ -58,6 +58,8 @@ class GatedDeltaNet:
             context.config.rms_eps,
             context.rows,
         )
+        # Those of a long prompt are gigabytes in all layers together.
+        self._inputs = inputs if context.rows.drafts else None
         ops.project_into(residual, shares, out, w.ssm_out)
 
     def commit(self, kept: Rows, ops: Ops) -> None:

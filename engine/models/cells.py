@@ -36,6 +36,10 @@ class SlotCells:
         """Host memory of copies that are gone."""
         return self._pool.idle_bytes
 
+    def prepare(self, size_bytes: int) -> None:
+        """Makes room for copies of so many bytes."""
+        self._pool.prepare(size_bytes // self._block_bytes)
+
     def size_bytes(self, length: int) -> int:
         """Host memory of a copy of so many tokens."""
         return self._blocks(length) * self._block_bytes

@@ -88,6 +88,10 @@ class Recorder:
         """
         return torch.as_tensor(_Memory(tensor.__cuda_array_interface__), device=self.device)
 
+    def give_back(self) -> None:
+        """Memory that only the runs before the graphs needed."""
+        torch.cuda.empty_cache()
+
     def wait(self) -> None:
         """Until everything that was launched is done."""
         torch.cuda.current_stream(self.device).synchronize()

@@ -63,6 +63,7 @@ class DevicePipeline:
             self.trunk, ops.device, hyper=config.hyper_streams > 0, drafts=self.drafter is not None
         )
         self._runner: Runner = eager
+        self._recorder = recorder
         self.runs_ahead = recorder is not None
         self._drafting: Drafting | None = None
         self._launches: list[Callable[[], None]] = []
@@ -120,6 +121,8 @@ class DevicePipeline:
         self._runner.prepare()
         if self._drafting is not None:
             self._drafting.prepare()
+        if self._recorder:
+            self._recorder.give_back()
         window = Window((Span(0, 0, (0, 0), 1, 0),))
         self.forward(window)()
         self.commit(window, [Verdict(2, 0)])
@@ -188,6 +191,16 @@ class DevicePipeline:
         """See `Pipeline.restore`."""
         self._state.restore(slot, checkpoint.state)
         self._go_to(slot, checkpoint.length)
+
+    def set_aside(self, checkpoint: Checkpoint) -> Checkpoint:
+        """See `Pipeline.set_aside`."""
+        return Checkpoint(checkpoint.length, self._state.set_aside(checkpoint.state))
+
+    def prepare_parking(self, size_bytes: int) -> None:
+        """See `Pipeline.prepare_parking`."""
+        if self.runs_ahead:
+            self._state.prepare_aside(size_bytes // 2)
+            self._cells.prepare(size_bytes // 2)
 
     def cell_bytes(self, length: int) -> int:
         """See `Pipeline.cell_bytes`."""

@@ -145,7 +145,9 @@ def test_any_count_gives_a_plan_that_stands(
     assert 1 <= config.prefill <= config.max_context
     smallest = make_plan(
         RunConfig(
-            slots=1, max_context=min(512, config.max_context), prompt_cache=prompt_cache and 1
+            slots=1,
+            max_context=min(512, config.max_context),
+            prompt_cache=min(1, 1 if prompt_cache is None else prompt_cache),
         ),
         flash_next_sizes(),
         machine(free_gb=500),

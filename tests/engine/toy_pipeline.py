@@ -143,6 +143,12 @@ class ToyPipeline:
         seat.state, seat.length, seat.next_token = state, checkpoint.length, None
         seat.whole = True
 
+    def set_aside(self, checkpoint: Checkpoint) -> Checkpoint:
+        return Checkpoint(checkpoint.length, checkpoint.state)
+
+    def prepare_parking(self, size_bytes: int) -> None:
+        assert size_bytes >= 0
+
     def cell_bytes(self, length: int) -> int:
         return 4 * length
 

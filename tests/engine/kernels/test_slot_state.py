@@ -68,6 +68,22 @@ def test_copies_on_the_device_come_first_and_are_restored_alike() -> None:
     assert more.buffer.data_ptr() not in (near_place, far_place)
 
 
+def test_a_copy_that_is_set_aside_leaves_its_place_on_the_device() -> None:
+    ours, theirs = tensors(), tensors()
+    state = SlotState(ours, near=1, copies=1)
+    state.prepare()
+    state.prepare_aside(2 * state.size_bytes)
+    near = state.save(0)
+    place = near.buffer.data_ptr()
+    aside = state.set_aside(near)
+    assert state.set_aside(aside) is aside
+    del near
+    assert state.save(1).buffer.data_ptr() == place
+    state.clear(0)
+    state.restore(0, aside)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
 @given(st.integers(0, 3), st.lists(st.booleans(), max_size=20))
 def test_a_pool_lends_each_buffer_to_one_at_a_time(most: int, lends: list[bool]) -> None:
     pool = BufferPool(8, torch.device("cpu"), most=most)

@@ -56,6 +56,9 @@ class Rerunner:
         """Like `Recorder.lend`."""
         return tensor
 
+    def give_back(self) -> None:
+        """Nothing."""
+
     def wait(self) -> None:
         """Everything is done at once."""
 

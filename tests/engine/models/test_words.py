@@ -83,3 +83,9 @@ def test_rows_that_a_window_lacks_change_nothing(wanted: int) -> None:
         assert torch.equal(padded.trunk.logits(hidden)[: len(rows)], logits[rows])
     for one, other in zip(plain.trunk.state, padded.trunk.state, strict=True):
         assert torch.equal(one[:SPARE], other[:SPARE])
+
+
+def test_rows_say_whether_a_draft_may_be_among_them() -> None:
+    assert rows_of([(0, 0, 5, 5), (1, 0, 3, 1)]).drafts
+    assert not rows_of([(0, 0, 5, 5), (1, 0, 1, 1)]).drafts
+    assert Words(4, SPARE, "cpu").rows.drafts, "the host does not know"

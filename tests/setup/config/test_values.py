@@ -126,7 +126,7 @@ def test_a_bad_key_is_refused_and_not_printed(tmp_path: Path, key: object) -> No
         ({"temperature": True}, "temperature is true, not"),
         ({"temperature": None}, "temperature is null, not"),
         ({"top_p": 1.01}, "top_p is 1.01, not a number from 0 to 1"),
-        ({"top_k": 1.5}, "top_k is 1.5, not a whole number from -1 to 2147483648"),
+        ({"top_k": 1.5}, "top_k is 1.5, not a whole number from -1 to 2147483647"),
         ({"min_p": -0.1}, "min_p is -0.1, not a number from 0 to 1"),
         ({"presence_penalty": 3}, "presence_penalty is 3, not a number from -2 to 2"),
         ({"repetition_penalty": 0}, "repetition_penalty is 0, not a number above 0 to 10"),
