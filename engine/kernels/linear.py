@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from engine.kernels import rows_product
+from engine.kernels import few_product, rows_product
 from engine.kernels.dependent import launch_options
 from engine.kernels.float_linear import float_product_of_stack, float_project
-from engine.kernels.form import LIMBS, QUAD, SEGMENT, FloatForm, Form
+from engine.kernels.form import LIMBS, QUAD, SEGMENT, TILE, FloatForm, Form
 from engine.kernels.inputs import ROWS, Input, as_input
 from engine.kernels.matrix import Matrix
 
@@ -39,6 +40,20 @@ class Plan:
     loop: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class FewPlan:
+    """The same of one to four rows, with PTX: a program takes `tiles` tiles, and columns of tensor
+    cores are for `rows` rows. ahead: quads under way while one is used, 0 for one and a loop."""
+
+    rows: int
+    tiles: int
+    warps: int
+    registers: int
+    ahead: int = 0
+
+
+# Up to how many rows are few, and up to how many segments of three tiles meet in 48 KiB.
+_FEW, _MOST_SEGMENTS = 4, 64
 # Up to how many tiles a program takes one, and from how many on warps need not share a tile.
 _SMALL, _LARGE = 264, 4096
 # Tiles of blocks of rows, a warp each, that fill a large card.
@@ -60,6 +75,17 @@ def plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> Plan:
     if tiles > _SMALL:
         return Plan(columns, 1, True, 4 if limbs else 3, 8, 128 if limbs else 80, True)
     return Plan(columns, 1, True, 1, 8 if limbs else 4, 168 if limbs else 128)
+
+
+def few_plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> FewPlan | None:
+    """The plan of few rows; None where `plan_for` has a faster one, or sums do not fit."""
+    if rows > _FEW or not 1 < segments <= _MOST_SEGMENTS:
+        return None
+    if rows == 1:
+        return FewPlan(1, 3, 4, 168) if _SMALL < tiles < _LARGE and not limbs else None
+    if tiles <= _SMALL and segments <= 8:
+        return FewPlan(4, 1, 4, 128)
+    return FewPlan(4, 1 if tiles <= _SMALL else 3, 8, 128, 0 if limbs else 2)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:
@@ -114,29 +140,49 @@ def _launch(
     streams: int,
 ) -> None:  # fmt: skip
     first = weights[0]
-    rows, tiles, segments = x.rows, sum(w.tiles for w in weights), -(-first.quads // SEGMENT)
-    plan = plan_for(rows, tiles, segments, all(w.form == LIMBS for w in weights))
-    across = rows if plan.columns == 1 else -(-rows // (ROWS * plan.blocks))
-    each = plan.tiles if plan.split else plan.warps
+    tiles, segments = sum(w.tiles for w in weights), -(-first.quads // SEGMENT)
+    limbs = all(w.form == LIMBS for w in weights)
+    matrices = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 4][:_TOGETHER]
+    given = (*(a for pair in matrices for a in pair), out, out if shares is None else shares)
+    forms: dict[str, Any] = {
+        "FORMS": tuple(w.form for w in weights), "STREAMS": streams, "SHARED": shares is not None,
+    }  # fmt: skip
+    few = few_plan_for(x.rows, tiles, segments, limbs) if assembly(out) else None
+    if few is not None:
+        sums = few.tiles * few.rows * TILE * segments
+        few_product.few_by_matrices[(_programs(weights, few.tiles),)](
+            x.codes, x.info, *given, x.rows, first.quads, first.groups, **forms, ROWS=few.rows,
+            TILES=few.tiles, ROOM=-(-sums // 1024) * 1024, AHEAD=few.ahead,
+            WHOLE=first.groups % (SEGMENT * QUAD) == 0, W=few.warps, num_warps=few.warps,
+            **_at_most(few.registers, out), **launch_options(out),
+        )  # fmt: skip
+        return
+    plan = plan_for(x.rows, tiles, segments, limbs)
+    across = x.rows if plan.columns == 1 else -(-x.rows // (ROWS * plan.blocks))
     parts = out
     if plan.split:
         parts = out.new_empty(across * tiles * segments * 64 * plan.blocks * plan.columns)
+    whole = QUAD if plan.loop and not plan.split else SEGMENT * QUAD
+    programs = _programs(weights, plan.tiles if plan.split else plan.warps)
+    rows_product.rows_by_matrices[(programs, across)](
+        x.codes, x.info, *given, parts, x.rows, first.quads, first.groups, x.codes.shape[1],
+        **forms, NT=plan.blocks, COLUMNS=plan.columns, TILES=plan.tiles, SPLIT=plan.split,
+        LOOP=plan.loop, WHOLE=first.groups % whole == 0, W=plan.warps, ASM=assembly(out),
+        num_warps=plan.warps, **_at_most(plan.registers, out), **launch_options(out),
+    )  # fmt: skip
+
+
+def _programs(weights: Sequence[Matrix], tiles: int) -> int:
+    """Programs of `tiles` tiles, each of one form."""
     by_form: dict[object, int] = {}
     for w in weights:
         by_form[w.form] = by_form.get(w.form, 0) + w.tiles
-    programs = sum(-(-count // each) for count in by_form.values())
-    filled = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 4][:_TOGETHER]
-    whole = QUAD if plan.loop and not plan.split else SEGMENT * QUAD
-    more = {"maxnreg": plan.registers} if plan.registers and x.codes.is_cuda else {}
-    rows_product.rows_by_matrices[(programs, across)](
-        x.codes, x.info, *(a for pair in filled for a in pair), out,
-        out if shares is None else shares, parts, rows, first.quads, first.groups,
-        x.codes.shape[1],
-        FORMS=tuple(w.form for w in weights), NT=plan.blocks, COLUMNS=plan.columns,
-        TILES=plan.tiles, SPLIT=plan.split, LOOP=plan.loop, WHOLE=first.groups % whole == 0,
-        STREAMS=streams, SHARED=shares is not None, W=plan.warps, ASM=assembly(out),
-        num_warps=plan.warps, **more, **launch_options(out),
-    )  # fmt: skip
+    return sum(-(-count // tiles) for count in by_form.values())
+
+
+def _at_most(registers: int, tensor: torch.Tensor) -> dict[str, int]:
+    """The option of a launch that limits registers of a thread."""
+    return {"maxnreg": registers} if registers and tensor.is_cuda else {}
 
 
 def product(x: torch.Tensor, weight: Matrix, experts: torch.Tensor, used: int) -> torch.Tensor:

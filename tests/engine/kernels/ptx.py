@@ -70,12 +70,21 @@ def _run(text: str, registers: dict[str, Array], threads: int) -> None:
         line = statement.strip()
         if not line or line.startswith(".reg"):
             continue
+        if found := re.fullmatch(r"\.shared .* (\w+)\[(\d+)\]", line):
+            # What nobody stored is anything.
+            _SHARED[:] = [0x7FEDCBA9] * int(found[2])
+            registers[found[1]] = np.zeros(threads, np.int64)
+            continue
         condition, name, rest = re.fullmatch(r"(@\w+ )?(\S+) (.*)", line).groups()  # type: ignore[union-attr]
         if name.startswith("prefetch"):
             continue
         if name.startswith("ld.global"):
             live = np.ones(threads, bool) if condition is None else registers[condition[1:-1]]
             _load(rest, registers, live, value)
+            continue
+        if "shared" in name:
+            live = np.ones(threads, bool) if condition is None else registers[condition[1:-1]]
+            _meet(name, re.findall(r"[^\s,\[\]]+", rest), live, registers, value)
             continue
         if name == "bar.warp.sync":  # threads are in step anyway
             continue
@@ -84,9 +93,31 @@ def _run(text: str, registers: dict[str, Array], threads: int) -> None:
             _multiply(name, operands, registers, value)
         elif name == "setp.ne.s32":
             registers[operands[0]] = value(operands[1]) != value(operands[2])
+        elif name == "setp.eq.s32":
+            registers[operands[0]] = value(operands[1]) == value(operands[2])
         else:
             arguments = [value(o) for o in operands[1:]]
             registers[operands[0]] = _int32(_SIMPLE[name](lane, *arguments))
+
+
+_SHARED: list[int] = []
+
+
+def _meet(
+    name: str, operands: list[str], live: Array, registers: dict[str, Array], value: Any
+) -> None:
+    """A load from shared memory, or a store to it."""
+    if name == "ld.shared.b32":
+        at = value(operands[1])
+        assert not (at % 4).any()
+        registers[operands[0]] = _int32(np.array(_SHARED)[at // 4])
+    else:
+        assert name == "st.shared.b32"
+        addresses, words = value(operands[0])[live], value(operands[1])[live]
+        assert len(set(addresses)) == len(addresses), "two threads store to one place"
+        for at, word in zip(addresses, words, strict=True):
+            assert at % 4 == 0
+            _SHARED[int(at) // 4] = int(word)
 
 
 def _load(rest: str, registers: dict[str, Array], live: Array, value: Any) -> None:

@@ -59,7 +59,7 @@ def flight(kernels: list[Any]) -> None:
     _assembly(True)
     linear.launch_options = lambda tensor: {"PDL": True, "enable_fp_fusion": False}
     _, weight = random_pair("Q5_K", (16,), 1024)
-    linear.linear(torch.ones(2, 1024), weight)
+    linear.linear(torch.ones(5, 1024), weight)
     code, layouts = kernels[-1].asm["ptx"], kernels[-1].asm["ttgir"]
     before, after = code.split("griddepcontrol.wait")
     assert len(re.findall(r"ld\.global\.v4", before)) == 4 * 3 + 1
@@ -70,8 +70,31 @@ def flight(kernels: list[Any]) -> None:
     assert len(re.findall(r"fma\.rn", code)) == 16 * 4
 
 
+def few_rows(kernels: list[Any]) -> None:
+    """The first quads of two units are asked for before the wait; each product of tensor cores
+    makes four terms, and sums meet in shared memory by one barrier."""
+    from engine.kernels import linear
+
+    _assembly(True)
+    linear.launch_options = lambda tensor: {"PDL": True, "enable_fp_fusion": False}
+    _, weight = random_pair("Q5_K", (16,), 1024)
+    linear.linear(torch.ones(4, 1024), weight)
+    code, layouts = kernels[-1].asm["ptx"], kernels[-1].asm["ttgir"]
+    before, after = code.split("griddepcontrol.wait")
+    assert len(re.findall(r"ld\.global\.v4", before)) == 2 * 2 + 2
+    assert len(re.findall(r"ld\.global\.v2", before)) == 2
+    assert len(re.findall(r"mma\.sync", after)) == 4 * 2
+    assert len(re.findall(r"fma\.rn", code)) == 4 * 4
+    assert len(re.findall(r"bar\.sync", code)) == 1
+    assert "convert_layout" not in layouts
+
+
 def test_products_compile(tmp_path: Path) -> None:
     assert_compiles(__name__, "products", tmp_path)
+
+
+def test_few_rows_compile(tmp_path: Path) -> None:
+    assert_compiles(__name__, "few_rows", tmp_path)
 
 
 def test_mixtures_compile(tmp_path: Path) -> None:
