@@ -83,9 +83,10 @@ def few_plan_for(rows: int, tiles: int, segments: int, limbs: bool) -> FewPlan |
         return None
     if rows == 1:
         return FewPlan(1, 3, 4, 168) if _SMALL < tiles < _LARGE and not limbs else None
-    if tiles <= _SMALL and segments <= 8:
-        return FewPlan(4, 1, 4, 128)
-    return FewPlan(4, 1 if tiles <= _SMALL else 3, 8, 128, 0 if limbs else 2)
+    ahead = 0 if limbs else 2
+    if tiles <= _SMALL:
+        return FewPlan(4, 1, 4 if segments <= 8 else 8, 128, ahead)
+    return FewPlan(4, 3, 8, 128, ahead)
 
 
 def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:

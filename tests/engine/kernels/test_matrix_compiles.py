@@ -71,7 +71,7 @@ def flight(kernels: list[Any]) -> None:
 
 
 def few_rows(kernels: list[Any]) -> None:
-    """The first quads of two units are asked for before the wait; each product of tensor cores
+    """Two quads of two units are asked for before the wait; each product of tensor cores
     makes four terms, and sums meet in shared memory by one barrier."""
     from engine.kernels import linear
 
@@ -81,10 +81,10 @@ def few_rows(kernels: list[Any]) -> None:
     linear.linear(torch.ones(4, 1024), weight)
     code, layouts = kernels[-1].asm["ptx"], kernels[-1].asm["ttgir"]
     before, after = code.split("griddepcontrol.wait")
-    assert len(re.findall(r"ld\.global\.v4", before)) == 2 * 2 + 2
-    assert len(re.findall(r"ld\.global\.v2", before)) == 2
-    assert len(re.findall(r"mma\.sync", after)) == 4 * 2
-    assert len(re.findall(r"fma\.rn", code)) == 4 * 4
+    assert len(re.findall(r"ld\.global\.v4", before)) == 2 * (2 * 2 + 2)
+    assert len(re.findall(r"ld\.global\.v2", before)) == 2 * 2
+    assert len(re.findall(r"mma\.sync", after)) == 16 * 2
+    assert len(re.findall(r"fma\.rn", code)) == 16 * 4
     assert len(re.findall(r"bar\.sync", code)) == 1
     assert "convert_layout" not in layouts
 
