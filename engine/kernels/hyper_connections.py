@@ -32,6 +32,8 @@ BLOCK = 256
 _FEW = 64
 # Programs of `up_mean` that keep a large card busy.
 _PROGRAMS = 1056
+# Without such a limit the assembler aims at more programs a multiprocessor: rows come in turns.
+_ALL_REGISTERS = 255
 
 
 def hyper_read(
@@ -140,17 +142,18 @@ def _read_row(
     """`_read` of one row: parts of both first products, then the rest."""
     _, count, width = streams.shape
     device, options = streams.device, launch_options(streams)
-    segments, out = down.quads // SEGMENT, room(1, width, device)
+    most, segments = {"maxnreg": _ALL_REGISTERS}, down.quads // SEGMENT
+    out = room(1, width, device)
     shares = torch.empty((1, 0 if inject is None else inject.rows), device=device)
     parts = torch.empty(segments * hyper_row.PART.value + count, device=device)
     more = int(inject is not None)
     hyper_row.low_of_row[(segments, -(-down.tiles // 4) + more)](
         streams, norm, down.record, (inject or down).record, parts, eps, down.rows, down.quads,
-        D=width, FORM=down.form, num_warps=4, **options,
+        D=width, FORM=down.form, num_warps=4, **most, **options,
     )  # fmt: skip
     hyper_row.up_of_row[(width // GROUP + more,)](
         parts, streams, norm, up.record, out.values, out.codes, out.info, shares, shares.shape[1],
-        D=width, C=count, GROUPS=up.groups, FORM=up.form, num_warps=2 * count, **options,
+        D=width, C=count, GROUPS=up.groups, FORM=up.form, num_warps=2 * count, **most, **options,
     )  # fmt: skip
     return out, None if inject is None else shares
 

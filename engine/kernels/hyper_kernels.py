@@ -125,15 +125,18 @@ def low(
     if before == tl.num_programs(0) - 1:
         # A warp has all outputs of a row, and of the fourth one behind it.
         o = lane
-        for e in tl.static_range(2):
+        for e in range(tl.minimum((rows - block * 8 + 3) // 4, 2)):
             r = warp + 4 * e
             part = first + (o // 16 * 128 + (o % 16 // 8 * 2 + r % 2) * 32 + (o % 8 * 4 + r // 2))
             total = tl.zeros([32 * W], tl.float32)
             for s in range(0, segments, 20):
                 parts = ()
+                left = thread * 0 + (segments - s)
                 for k in tl.static_range(20):
-                    there = thread * 0 + (s + k) < segments
-                    parts = parts + (tl.load(part + (s + k) * 256, mask=there, other=0.0),)
+                    # Whether it exists is one number: the loads share their address.
+                    parts = parts + (tl.load(part + k * 256, mask=left > k, other=0.0),)
+                part += 20 * 256
+                tl.debug_barrier()  # as in `norms.segment_dots`
                 for k in tl.static_range(20):
                     total = total + parts[k]
             y = tl.div_rn(total, tl.full([32 * W], DIVISOR, tl.float32))

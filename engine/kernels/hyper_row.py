@@ -94,6 +94,8 @@ def pair_of_parts(p, there, STEP: tl.constexpr, SEGMENTS: tl.constexpr, C: tl.co
     parts = ()
     for i in tl.static_range(SEGMENTS):
         parts = parts + unpack.words(at, there, i * STEP, 2, True, True)
+    # As in `norms.segment_dots`: all loads before the first sum.
+    tl.debug_barrier()
     y0 = tl.zeros(there.shape, tl.float32)
     y1 = y0
     for i in tl.static_range(SEGMENTS):

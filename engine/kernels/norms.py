@@ -27,12 +27,20 @@ def segment_dots(A, B, K: tl.constexpr, LEVELS: tl.constexpr):
     each segment of 512, 16 steps of 32 lanes. All segments take a step together."""
     segment = tl.arange(0, 1 << LEVELS)[:, None] * 512
     lane = tl.arange(0, 32)[None, :]
-    lanes = tl.zeros([1 << LEVELS, 32], tl.float32)
-    for step in tl.static_range(16 if K >= 512 else (K + 31) // 32):
+    STEPS: tl.constexpr = 16 if K >= 512 else (K + 31) // 32
+    first = ()
+    second = ()
+    for step in tl.static_range(STEPS):
         at = segment + step * 32 + lane
-        a = tl.load(A + at, mask=at < K, other=0.0)
-        b = tl.load(B + at, mask=at < K, other=0.0)
-        lanes = lanes + a * b
+        first = first + (tl.load(A + at, mask=at < K, other=0.0),)
+        second = second + (tl.load(B + at, mask=at < K, other=0.0),)
+    if STEPS > 2:
+        # Or the assembler spreads loads over the sums, to need fewer registers: several waits for
+        # memory instead of one.
+        tl.debug_barrier()
+    lanes = tl.zeros([1 << LEVELS, 32], tl.float32)
+    for step in tl.static_range(STEPS):
+        lanes = lanes + first[step] * second[step]
     return tree(lanes, 1 << LEVELS)
 
 

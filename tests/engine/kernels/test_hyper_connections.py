@@ -87,10 +87,10 @@ def test_few_rows(rows: int, count: int, width: int, kind: str, low: int) -> Non
 
 
 def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a block, and a last block that is not whole."""
+    """More than a block, and a last block that is not whole; two quads of `up`."""
     monkeypatch.setattr(hyper_connections, "_FEW", 4)
     monkeypatch.setattr(hyper_connections, "_PROGRAMS", 2)
-    _assert_same(11, 2, 32, low=32)
+    _assert_same(11, 2, 32, low=160)
 
 
 @pytest.mark.parametrize("few", [0, 64])
