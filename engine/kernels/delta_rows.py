@@ -83,12 +83,8 @@ def forget(a, decay, bias):
 
 
 @triton.jit
-def store_gates(
-    GATES, ALPHA, BETA, alpha_row, beta_row, row, head, decay, bias, live, H: tl.constexpr
-):  # fmt: skip
-    """Decay and beta of heads of rows; all but the pointers broadcast."""
-    a = tl.load(ALPHA + row * alpha_row + head, mask=live, other=0.0)
-    b = tl.load(BETA + row * beta_row + head, mask=live, other=0.0)
+def store_gates(GATES, a, b, row, head, decay, bias, live, H: tl.constexpr):
+    """Decay and beta of heads of rows, from alpha and beta; all but the pointer broadcast."""
     tl.store(GATES + row * (2 * H) + head, forget(a, decay, bias), mask=live)
     tl.store(GATES + row * (2 * H) + H + head, sigmoid(b), mask=live)
 

@@ -1,8 +1,8 @@
 """The mixer of gated delta nets: convolution, gated delta rule, gated norm.
 
-Three launches, so that only the walk goes row by row: `arrange` has all rows at once, `walk_spans`
-few values a program, `finish_rows` all rows again. The walk's state is on its way while `arrange`
-runs.
+A window of one row takes one launch (`delta_one.py`), others three, so that only the walk goes row
+by row: `arrange` has all rows at once, `walk_spans` few values a program, `finish_rows` all rows
+again. The walk's state is on its way while `arrange` runs.
 
 What the walk reads of a row is kept: drafts that stay are walked once more, from the state that the
 certain rows left.
@@ -19,6 +19,7 @@ import triton.language as tl
 
 from engine.errors import UnsupportedModelError
 from engine.kernels.convolution import convolved, keep_last, weights_of
+from engine.kernels.delta_one import mix_row
 from engine.kernels.delta_rows import finish, store_gates, to_length
 from engine.kernels.delta_walk import load_state, walk, walk_ahead
 from engine.kernels.dependent import launch_options, wait
@@ -31,6 +32,8 @@ from engine.rows import Rows
 
 # Windows of more rows are prompts: their rows are spread over programs.
 MOST_ROWS = 64
+# Numbers in a head's state that a program holds, and its warps, where a window is one row.
+MOST_STATE, ROW_WARPS = 1 << 14, 8
 # Values of a warp of the walk at a time; its warps in short windows, its most tiles in long ones.
 VALUES, WARPS, TILES = 4, 4, 4
 # Rows of a prompt that the walk has on their way.
@@ -81,31 +84,41 @@ def delta_mixer(
     kept = Walked(qkv.new_empty(count, config.channels), qkv.new_empty(count, 2 * heads))
     if not spans or not count:
         return out, kept
-    long = count > MOST_ROWS
-    tile = LONG_TILE if long else TILE
-    columns = triton.next_power_of_2(max(keys, values, 32))
     # Rows that begin at whole 16 bytes are read in such pieces.
     aligned = 1 if qkv.stride(0) % 4 or gate.stride(0) % 4 else 4
+    columns = triton.next_power_of_2(max(keys, values, 32))
     shape = {
-        "ALIGNED": aligned, "H": heads, "V": values, "C": columns,
-        "LEVELS": (columns // 32).bit_length() - 1,
+        "H": heads, "V": values, "C": columns, "LEVELS": (columns // 32).bit_length() - 1,
         # A warp has a row.
         "SHUFFLE": assembly(qkv) and keys == values == 128, **launch_options(qkv),
     }  # fmt: skip
+    read = {"SCALE": keys**-0.5, "KH": config.key_heads, "K": keys, "TAPS": conv.shape[1], **shape}
+    finished = {"SILU": config.gate == "silu", "QUANTISE": values % 32 == 0}
+    made = out.values, out.codes, out.info, out.codes.shape[1]
+    if count == spans == 1 and keys * values <= MOST_STATE:
+        together = min(4 * ROW_WARPS, triton.next_power_of_2(values))
+        mix_row[(heads,)](
+            qkv, gate, alpha, beta, conv, ring, decay, bias, ring.shape[1], rows.spans, state, norm,
+            *kept, *made, eps, L=ROW_WARPS, M=together, TILES=triton.cdiv(values, together),
+            KEY_STRIDE=state.stride(2), VALUE_STRIDE=state.stride(3), GROUPS=triton.cdiv(keys, 32),
+            EXCHANGE=_exchanges(state) and together == 4 * ROW_WARPS, num_warps=ROW_WARPS,
+            **read, **finished,
+        )  # fmt: skip
+        return (out if values % 32 == 0 else as_input(out.values)), kept
+    long = count > MOST_ROWS
+    tile = LONG_TILE if long else TILE
     arrange[(2 * config.key_heads + heads + 1, shares(rows, count, tile) if long else spans)](
         qkv, qkv.stride(0) // aligned, alpha, alpha.stride(0), beta, beta.stride(0),
-        conv, ring, decay, bias, ring.shape[1], rows.spans, *kept, spans,
-        SCALE=keys**-0.5, KH=config.key_heads, K=keys, TAPS=conv.shape[1],
+        conv, ring, decay, bias, ring.shape[1], rows.spans, *kept, spans, ALIGNED=aligned,
         KEPT=triton.next_power_of_2(ring.shape[1]), HEADS=triton.next_power_of_2(heads),
         CAPACITY=capacity(rows) if long else 0, SHARED=long,
-        R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), num_warps=4, **shape,
+        R=max(tile, triton.next_power_of_2(conv.shape[1] - 1)), num_warps=4, **read,
     )  # fmt: skip
     _walk(kept, out.values, state, config, rows, long)
     tile, warps = (tile, 4) if long else (1, 1)
     finish_rows[(heads, triton.cdiv(count, tile))](
-        gate, gate.stride(0) // aligned, norm, out.values, out.codes, out.info,
-        out.codes.shape[1], count, eps,
-        SILU=config.gate == "silu", QUANTISE=values % 32 == 0, R=tile, num_warps=warps, **shape,
+        gate, gate.stride(0) // aligned, norm, *made, count, eps, ALIGNED=aligned, R=tile,
+        num_warps=warps, **shape, **finished,
     )  # fmt: skip
     return (out if values % 32 == 0 else as_input(out.values)), kept
 
@@ -133,8 +146,6 @@ def _walk(
 ) -> None:
     """Changes the state; writes outputs, float32 [R, H * V], if there is a place for them."""
     keys, values = config.key_length, config.value_length
-    # The threads' shares of a state are known where its keys are neighbours and whole groups.
-    shuffle = assembly(state) and state.stride(2) == 1 and keys % 32 == 0
     pieces = triton.cdiv(values, VALUES)
     warps = 1 if long else min(WARPS, triton.next_power_of_2(pieces))
     tiles = 1
@@ -147,9 +158,14 @@ def _walk(
         *kept, kept.rows if out is None else out, state, rows.spans, _zero(state.device), 1,
         KH=config.key_heads, H=config.value_heads, K=keys, V=values, M=VALUES * warps, TILES=tiles,
         KEY_STRIDE=state.stride(2), VALUE_STRIDE=state.stride(3), GROUPS=triton.cdiv(keys, 32),
-        OUTPUT=out is not None, AHEAD=AHEAD if long else 0, SHUFFLE=shuffle,
+        OUTPUT=out is not None, AHEAD=AHEAD if long else 0, SHUFFLE=_exchanges(state),
         num_warps=warps, **launch_options(state, early=not long),
     )  # fmt: skip
+
+
+def _exchanges(state: torch.Tensor) -> bool:
+    """Whether the threads' shares of a state are known: its keys are neighbours, whole groups."""
+    return assembly(state) and state.stride(2) == 1 and state.shape[2] % 32 == 0
 
 
 @lru_cache(maxsize=16)
@@ -210,10 +226,10 @@ def arrange(
         for t in range(tile, tile + 1 if SHARED else (count + R - 1) // R):
             i = (t * R + tl.arange(0, R))[:, None]
             if number == 2 * KH + H:
-                store_gates(
-                    GATES, ALPHA, BETA, alpha_row, beta_row, first + i, h, decay, bias,
-                    (i < count) & (h < H), H,
-                )  # fmt: skip
+                here = (i < count) & (h < H)
+                a = tl.load(ALPHA + (first + i) * alpha_row + h, mask=here, other=0.0)
+                b = tl.load(BETA + (first + i) * beta_row + h, mask=here, other=0.0)
+                store_gates(GATES, a, b, first + i, h, decay, bias, here, H)
             else:
                 live = (i < count) & exists
                 x, input = convolved(

@@ -42,6 +42,19 @@ def _agree(rows: Rows, layer: Layer, seed: int = 0) -> tuple[kernels.Walked, ref
     return kept, inputs_kept
 
 
+@pytest.mark.parametrize("heads", [(1, 1), (2, 3)])
+@pytest.mark.parametrize(("keys", "values"), [(24, 5), (32, 32), (48, 17), (128, 128), (512, 1)])
+def test_one_row(keys: int, values: int, heads: tuple[int, int]) -> None:
+    """Certain or a draft, before and after the ring is full; a state with its values together."""
+    config = replace(CONFIG, key_heads=heads[0], value_heads=heads[1])
+    layer = Layer(replace(config, key_length=keys, value_length=values))
+    for start in (0, 2, 11):
+        _agree(one_slot(1, start, 1), layer, start)
+    _agree(one_slot(1, 12, 1, 0), layer, 1)
+    _agree(rows_of([(0, 4, 1, 1), (1, 12, 0, 0)]), layer, 2)
+    _agree(one_slot(0, 0, 1), Layer(layer.config, keys_together=False))
+
+
 def _assert_quantised(made: Input) -> None:
     """Codes and scales are those of the values, in rows and groups that exist."""
     wanted = as_input(made.values)

@@ -43,11 +43,11 @@ def operators(kernels: list[Any]) -> None:
     x, ring, conv = torch.ones(3, 512), torch.ones(1, 12, 512), torch.ones(512, 4)
     convolve_into(x, x, x, ring, conv, 3, rows_of([(0, 0, 3, 3)]))
     state = torch.ones(1, 4, 128, 128)
-    _mixer(1, state)
-    _mixer(MOST_ROWS + 1, state.transpose(2, 3))
+    for count in (1, 2, MOST_ROWS + 1):
+        _mixer(count, state if count == 1 else state.transpose(2, 3))
     names = [kernel.name for kernel in kernels]
     mixer = ["arrange", "walk_spans", "finish_rows"]
-    assert names == ["convolve", *mixer, "walk_spans", *mixer]
+    assert names == ["convolve", "mix_row", "walk_spans", *mixer, *mixer]
     assert not any("fma." in kernel.asm["ptx"] for kernel in kernels)
 
 
@@ -57,9 +57,9 @@ def exchanges(kernels: list[Any]) -> None:
 
     gated_delta_net.assembly = lambda tensor: True
     gated_delta_net.schedulers = lambda device: 43  # three tiles
-    _mixer(1, torch.ones(1, 4, 128, 128).transpose(2, 3))
-    _mixer(gated_delta_net.MOST_ROWS + 1, torch.ones(1, 4, 128, 128).transpose(2, 3))
-    assert len(kernels) == 7
+    for count in (1, 2, gated_delta_net.MOST_ROWS + 1):
+        _mixer(count, torch.ones(1, 4, 128, 128).transpose(2, 3))
+    assert len(kernels) == 8
     for kernel in kernels:
         code = kernel.asm["ttgir"]
         operands = set(
@@ -71,7 +71,8 @@ def exchanges(kernels: list[Any]) -> None:
             wanted = LAYOUTS[int(columns)].format(kernel.metadata.num_warps)
             assert wanted in written[1], (kernel.name, columns, written[1])
         columns = {int(number) for number, _ in operands}
-        assert columns == ({8} if kernel.name == "walk_spans" else {128, 32})
+        found = {"walk_spans": {8}, "mix_row": {8, 32, 128}}.get(kernel.name, {32, 128})
+        assert columns == found
         assert "fma." not in kernel.asm["ptx"]
 
 
