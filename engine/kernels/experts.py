@@ -14,13 +14,14 @@ import triton
 import triton.language as tl
 
 from engine.kernels import scalar
+from engine.kernels.awaited import room
 from engine.kernels.dependent import launch_options, wait
 from engine.kernels.expert_store import StoredMatrix
 from engine.kernels.experts_blocks import Blocks, blocks_of
-from engine.kernels.experts_combine import combine_into
+from engine.kernels.experts_combine import Sums, combine_into
 from engine.kernels.experts_many import TILES
 from engine.kernels.experts_product import down, gate_up
-from engine.kernels.experts_route import top
+from engine.kernels.experts_route import Choice, room_for
 from engine.kernels.form import GROUP, Form
 from engine.kernels.inputs import CODES, ROWS, SEGMENT, Input
 from engine.kernels.linear import assembly, linear, product, project
@@ -54,18 +55,18 @@ def mixture_into(
     if not x.rows:
         return
     own = (w.ffn_gate_shexp, w.ffn_up_shexp) if _integers(w.ffn_gate_shexp, w.ffn_up_shexp) else ()
-    logits, share, *made = project(x, (w.ffn_gate_inp, w.ffn_gate_inp_shexp, *own))
-    experts, shares = top(logits, used)
-    routed, shared = _products(x, w, experts, made)
-    combine_into(residual, streams, routed, shares, shared, share)
+    choice = room_for(x.rows, used, x.values.device)
+    _, share, *made = project(x, (w.ffn_gate_inp, w.ffn_gate_inp_shexp, *own), choice)
+    _add(Sums(residual, streams, choice.shares, share), x, w, choice, made)
 
 
-def _products(
-    x: Input, w: weights.Experts, experts: torch.Tensor, made: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What routed experts give for every pair, [R * A, D], and the shared one for every row.
+def _add(
+    sums: Sums, x: Input, w: weights.Experts, choice: Choice, made: Sequence[torch.Tensor]
+) -> None:
+    """Adds what routed experts give for every pair, and the shared one for every row.
 
     made: gate and up of the shared expert, float32 [R, I], if they are integers."""
+    experts = choice.experts
     routed = (w.ffn_gate_exps, w.ffn_up_exps, w.ffn_down_exps)
     last = w.ffn_down_shexp
     first = routed[0]
@@ -86,17 +87,20 @@ def _products(
     launches = None
     if _integers(*routed):
         own = (made[0], made[1], last) if together else None
-        launches = _Launches(x, experts, blocks, routed, own, rounds)
+        launches = _Launches(x, choice, blocks, routed, own, rounds, sums)
     for index in range(rounds):
         if store is not None:
             store.fetch(index)
         if launches is not None:
             launches.round(index)
     if launches is not None and together:
-        return launches.routed, launches.shared
+        if not launches.combine:
+            combine_into(sums, launches.routed, launches.shared)
+        return
     g, u = made or (linear(x, w.ffn_gate_shexp), linear(x, w.ffn_up_shexp))
     shared = linear(_gated(g, u), last)
-    return launches.routed if launches is not None else _each(x, experts, *routed), shared
+    each = launches.routed if launches is not None else _each(x, experts, *routed)
+    combine_into(sums, each, shared)
 
 
 def _integers(*matrices: Matrix) -> bool:
@@ -105,14 +109,16 @@ def _integers(*matrices: Matrix) -> bool:
 
 class _Launches:
     """Products of routed experts, all of integers, and of the shared one with them or not: its
-    products with gate and up, and its down."""
+    products with gate and up, and its down. `combine`: of few rows also their sums."""
 
     def __init__(
-        self, x: Input, experts: torch.Tensor, blocks: Blocks | None,
+        self, x: Input, choice: Choice, blocks: Blocks | None,
         routed: tuple[Matrix, Matrix, Matrix],
-        shared: tuple[torch.Tensor, torch.Tensor, Matrix] | None, rounds: int,
+        shared: tuple[torch.Tensor, torch.Tensor, Matrix] | None, rounds: int, sums: Sums,
     ) -> None:  # fmt: skip
-        self._x, self._rounds, self._used, self._routed = x, rounds, experts.shape[1], routed
+        experts = choice.experts
+        self._sums = sums
+        self._x, self._rounds, self._used, self._routed = x, rounds, choice.used, routed
         width = x.values.shape[1]
         device = x.values.device
         self._alone = blocks is None
@@ -130,8 +136,16 @@ class _Launches:
         high = (self._blocks + self._shared_blocks) * self._high
         self._codes = torch.empty((high, self._step, CODES), dtype=torch.int8, device=device)
         self._info = torch.empty((high, self._step, ROWS), dtype=torch.int64, device=device)
-        self.routed = torch.empty((experts.numel(), width), dtype=torch.float32, device=device)
-        self.shared = torch.empty((x.rows, width), dtype=torch.float32, device=device)
+        few = self._high == 1 and x.rows <= 2 * ROWS and rounds == 1
+        self.combine = bool(shared) and few
+        pairs = experts.numel()
+        if self.combine:
+            kind = torch.float32
+            self.routed = room(f"routed {x.rows}", pairs * width, kind, device).view(pairs, width)
+            self.shared = room(f"shared {x.rows}", x.rows * width, kind, device).view(-1, width)
+        else:
+            self.routed = torch.empty((pairs, width), dtype=torch.float32, device=device)
+            self.shared = torch.empty((x.rows, width), dtype=torch.float32, device=device)
 
     def round(self, index: int) -> None:
         """All pairs whose expert comes in this round, and in the first one the shared expert."""
@@ -163,14 +177,17 @@ class _Launches:
             for tiles in (each, 1 if self._high == 1 else each)
         )
         all_shared = self._shared_blocks * own_programs
-        down[(all_shared + self._blocks * programs,)](
+        summing = x.rows * -(-last.rows // (32 * DOWN_WARPS)) if self.combine else 0
+        down[(all_shared + self._blocks * programs + summing,)](
             self._codes, self._info, self._where(last), experts, pairs, turns, own_last.record,
-            self.routed, self.shared, _apart(last), x.rows, self.routed.shape[0], self._step,
-            last.quads, last.groups, own_last.quads, own_last.groups, last.tiles, last.rows,
-            self._blocks, index, each, programs, own_programs, all_shared, FORM=last.form,
+            self.routed, self.shared, *self._sums.tensors, _apart(last), x.rows,
+            self.routed.shape[0], self._step, last.quads, last.groups, own_last.quads,
+            own_last.groups, last.tiles, last.rows, self._blocks, index, each, programs,
+            own_programs, all_shared, FORM=last.form,
             SHARED_FORM=own_last.form, ONE=x.rows == 1, QUADS=fits, SHARED_QUADS=own_fits,
             WHOLE=self._whole(last, fits), SHARED_WHOLE=self._whole(own_last, own_fits),
             num_warps=DOWN_WARPS, **_most(plan.registers, x.values), **common,
+            **(self._sums.constants if self.combine else {"USED": 0, "COUNT": 0}),
         )  # fmt: skip
 
     def _whole(self, matrix: Matrix, fits: int = 0) -> bool:

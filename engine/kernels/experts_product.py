@@ -17,6 +17,7 @@ import triton.language as tl
 
 from engine.kernels import lanes, scalar, unpack
 from engine.kernels.dependent import wait
+from engine.kernels.experts_combine import combine_at
 from engine.kernels.experts_many import TILES, gated_rows, tile_of, totals_of_tiles
 from engine.kernels.inputs import store_groups
 from engine.kernels.integer_product import (
@@ -27,9 +28,8 @@ from engine.kernels.integer_product import (
     input_of_rows,
     load_segment,
     no_terms,
-    segment_terms,
 )
-from engine.kernels.one_row import row_quad_terms
+from engine.kernels.one_row import row_quad_terms, row_terms
 
 
 @triton.constexpr_function
@@ -153,8 +153,8 @@ def parts_of(tile, x, quads, groups, half, lane, FORM: tl.constexpr, SEGMENTS: t
         if i < HALF - 1 and AHEAD:
             after = tl.minimum(segment + 1, SEGMENTS - 1)
             ahead = load_segment(tile, after, quads, lane, FORM, WHOLE, ASM)
-        parts = parts + segment_terms(weights, at_segment(x, segment, 1), groups - segment * 16,
-                                      FORM, 1, 1, False, WHOLE, False, W, ASM)  # fmt: skip
+        parts = parts + row_terms(weights, at_segment(x, segment, 1), groups - segment * 16, lane,
+                                  FORM, WHOLE, False, W, ASM)  # fmt: skip
     return parts
 
 
@@ -293,9 +293,9 @@ def gated_floats(G, U, first, rows, width, number, count, OUT, OUT_INFO, out_row
     n = group[:, None] * 32 + tl.arange(0, 32)[None, :]
     at = (first + row).to(tl.int64)[:, None] * width + n
     there = live[:, None] & (n < width)
+    wait(PDL)
     g = tl.load(G + at, mask=there, other=0.0)
     u = tl.load(U + at, mask=there, other=0.0)
-    wait(PDL)
     store_groups(OUT, OUT_INFO, scalar.silu(g) * u, out_row + row, group, out_step, live, M)
 
 
@@ -329,12 +329,11 @@ def gate_up(CODES, INFO, GATES, UPS, EXPERTS, PAIRS, ROUNDS, SHARED_GATE, SHARED
     """silu(gate.x) * up.x of `blocks` blocks of 8 * NT pairs, then of the shared expert for all
     rows, as input of down, whose rows are those of blocks.
 
-    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` for eight rows:
-    its products, float32 SHARED_GATE and SHARED_UP [rows, shared_width], were there before the
-    kernel before began. Then `programs` a block of pairs. count: groups of 32 outputs. ALONE: pair
-    p is block p, its expert EXPERTS[p]; SEGMENTS: of the inputs where warps share them, or 0.
-    APART: matrices lie as `record_of` says. IN_ROUNDS: only experts whose round is `index`; the
-    shared one in round 0.
+    Grid (all): first `all_shared` programs of the shared expert, `shared_programs` for eight rows,
+    of its products, float32 SHARED_GATE and SHARED_UP [rows, shared_width]. Then `programs` a block
+    of pairs. count: groups of 32 outputs. ALONE: pair p is block p, its expert EXPERTS[p];
+    SEGMENTS: of the inputs where warps share them, or 0. APART: matrices lie as `record_of` says.
+    IN_ROUNDS: only experts whose round is `index`; the shared one in round 0.
     """
     program = tl.program_id(0)
     lane = tl.arange(0, 32 * W) % 32
@@ -504,25 +503,38 @@ _DOWN = ["apart", "rows", "pairs", "step", "quads", "groups", "shared_quads", "s
          "all_shared"]  # fmt: skip
 
 
-@triton.jit(do_not_specialize=_DOWN, do_not_specialize_on_alignment=["PAIRS"])
-def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, apart, rows, pairs,
-         step, quads, groups, shared_quads, shared_groups, tiles, width, blocks, index, each,
-         programs, shared_programs, all_shared, FORM: tl.constexpr, SHARED_FORM: tl.constexpr,
+@triton.jit(do_not_specialize=_DOWN,
+            do_not_specialize_on_alignment=["PAIRS", "STREAMS", "SHARES", "GATE"])  # fmt: skip
+def down(CODES, INFO, DOWNS, EXPERTS, PAIRS, ROUNDS, SHARED, OUT, SHARED_OUT, RESIDUAL, STREAMS,
+         SHARES, GATE, apart, rows, pairs, step, quads, groups, shared_quads, shared_groups, tiles,
+         width, blocks, index, each, programs, shared_programs, all_shared,
+         FORM: tl.constexpr, SHARED_FORM: tl.constexpr, USED: tl.constexpr, COUNT: tl.constexpr,
          NT: tl.constexpr, ALONE: tl.constexpr, ONE: tl.constexpr, APART: tl.constexpr,
          IN_ROUNDS: tl.constexpr, QUADS: tl.constexpr, SHARED_QUADS: tl.constexpr,
          WHOLE: tl.constexpr, SHARED_WHOLE: tl.constexpr, ASM: tl.constexpr,
          PDL: tl.constexpr):  # fmt: skip
-    """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width].
+    """down of what `gate_up` made: OUT [pairs, width] and SHARED_OUT [rows, width], and unless USED
+    is 0 their sums as `experts_combine.Sums` says; USED and COUNT as it has them.
 
     Grid (all): first `all_shared` programs of the shared expert, `shared_programs` a block of rows;
-    then `programs` a block of pairs, `each` tiles a warp. ONE: there is one row. Experts, pairs and
-    weights were there before `gate_up` began: they are read before the wait.
+    then `programs` a block of pairs, `each` tiles a warp, then those that sum. ONE: there is one
+    row. Experts, pairs and weights were there before `gate_up` began: they are read before the
+    wait.
     """
     W: tl.constexpr = 4
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
     warp = thread // 32
     program = tl.program_id(0)
+    if USED > 0:
+        number = program - all_shared - blocks * programs
+        if number >= 0:
+            wait(PDL)
+            parts = (width + 32 * W - 1) // (32 * W)
+            d = number % parts * (32 * W) + thread
+            combine_at(RESIDUAL, STREAMS, SHARES, GATE, OUT, SHARED_OUT, number // parts, d,
+                       d < width, width, USED, COUNT, True, ASM)  # fmt: skip
+            return
     if program < all_shared:
         if index > 0:
             wait(PDL)

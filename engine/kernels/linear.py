@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from engine.kernels import few_product, rows_product
+from engine.kernels.awaited import room
 from engine.kernels.dependent import launch_options
+from engine.kernels.experts_route import Choice, choose
 from engine.kernels.float_linear import float_product_of_stack, float_project
 from engine.kernels.form import LIMBS, QUAD, SEGMENT, TILE, FloatForm, Form
 from engine.kernels.inputs import ROWS, Input, as_input
@@ -94,8 +96,11 @@ def linear(x: Input | torch.Tensor, weight: Matrix) -> torch.Tensor:
     return project(x, (weight,))[0]
 
 
-def project(x: Input | torch.Tensor, weights: Sequence[Matrix]) -> tuple[torch.Tensor, ...]:
-    """Rows times several transposed matrices: float32 [R, K] -> [R, N] each."""
+def project(
+    x: Input | torch.Tensor, weights: Sequence[Matrix], choice: Choice | None = None
+) -> tuple[torch.Tensor, ...]:
+    """Rows times several transposed matrices: float32 [R, K] -> [R, N] each. The choice is made of
+    the first one's results, by the launch that makes them if it can."""
     values = x.values if isinstance(x, Input) else x
     results: dict[int, torch.Tensor] = {}
     integers: list[int] = []
@@ -115,11 +120,21 @@ def project(x: Input | torch.Tensor, weights: Sequence[Matrix]) -> tuple[torch.T
         assert isinstance(rounded, Input)
         chosen = [weights[i] for i in some]
         rows = rounded.rows
-        out = values.new_empty(rows * sum(w.rows for w in chosen))
-        _launch(rounded, chosen, out, None, 0)
+        count = rows * sum(w.rows for w in chosen)
+        # Up to eight rows are one block, whose choice waits for the first matrix's results.
+        fused = choice if some[0] == 0 and rows <= ROWS else None
+        if fused is None or _few_plan(rows, chosen, values) is not None:
+            fused, out = None, values.new_empty(count)
+        else:
+            choice = None
+            use = f"logits {rows} {chosen[0].rows}"
+            out = room(use, count, torch.float32, values.device)
+        _launch(rounded, chosen, out, None, 0, fused)
         sizes = [rows * w.rows for w in chosen]
         for i, part in zip(some, out.split(sizes), strict=True):
             results[i] = part.view(rows, -1)
+    if choice is not None:
+        choose(results[0], choice)
     return tuple(results[i] for i in range(len(weights)))
 
 
@@ -138,17 +153,16 @@ def project_into(
 
 def _launch(
     x: Input, weights: Sequence[Matrix], out: torch.Tensor, shares: torch.Tensor | None,
-    streams: int,
+    streams: int, choice: Choice | None = None,
 ) -> None:  # fmt: skip
     first = weights[0]
-    tiles, segments = sum(w.tiles for w in weights), -(-first.quads // SEGMENT)
-    limbs = all(w.form == LIMBS for w in weights)
+    tiles, segments, limbs = _size(weights)
     matrices = [*((w.record, w.rows) for w in weights), *[(first.record, 0)] * 4][:_TOGETHER]
     given = (*(a for pair in matrices for a in pair), out, out if shares is None else shares)
     forms: dict[str, Any] = {
         "FORMS": tuple(w.form for w in weights), "STREAMS": streams, "SHARED": shares is not None,
     }  # fmt: skip
-    few = few_plan_for(x.rows, tiles, segments, limbs) if assembly(out) else None
+    few = _few_plan(x.rows, weights, out)
     if few is not None:
         sums = few.tiles * few.rows * TILE * segments
         few_product.few_by_matrices[(_programs(weights, few.tiles),)](
@@ -165,12 +179,26 @@ def _launch(
         parts = out.new_empty(across * tiles * segments * 64 * plan.blocks * plan.columns)
     whole = QUAD if plan.loop and not plan.split else SEGMENT * QUAD
     programs = _programs(weights, plan.tiles if plan.split else plan.warps)
-    rows_product.rows_by_matrices[(programs, across)](
+    choosing = 0 if choice is None else -(-x.rows // plan.warps)
+    rows_product.rows_by_matrices[(programs + choosing, across)](
         x.codes, x.info, *given, parts, x.rows, first.quads, first.groups, x.codes.shape[1],
-        **forms, NT=plan.blocks, COLUMNS=plan.columns, TILES=plan.tiles, SPLIT=plan.split,
-        LOOP=plan.loop, WHOLE=first.groups % whole == 0, W=plan.warps, ASM=assembly(out),
+        programs, choice.experts if choice else out, choice.shares if choice else out,
+        CHOSEN=choice.used if choice else 0, AMONG=first.rows if choice else 0, **forms,
+        NT=plan.blocks, COLUMNS=plan.columns, TILES=plan.tiles, SPLIT=plan.split, LOOP=plan.loop,
+        WHOLE=first.groups % whole == 0, W=plan.warps, ASM=assembly(out),
         num_warps=plan.warps, **_at_most(plan.registers, out), **launch_options(out),
     )  # fmt: skip
+
+
+def _size(weights: Sequence[Matrix]) -> tuple[int, int, bool]:
+    """Tiles, segments, and whether all matrices are of two limbs."""
+    tiles, segments = sum(w.tiles for w in weights), -(-weights[0].quads // SEGMENT)
+    return tiles, segments, all(w.form == LIMBS for w in weights)
+
+
+def _few_plan(rows: int, weights: Sequence[Matrix], tensor: torch.Tensor) -> FewPlan | None:
+    """The plan of few rows, where the tensor's device has PTX."""
+    return few_plan_for(rows, *_size(weights)) if assembly(tensor) else None
 
 
 def _programs(weights: Sequence[Matrix], tiles: int) -> int:

@@ -14,6 +14,7 @@ import triton.language as tl
 
 from engine.kernels import unpack
 from engine.kernels.dependent import wait
+from engine.kernels.experts_route import awaited_words_of_row, choose_of_row
 from engine.kernels.integer_product import (
     add_each,
     at_segment,
@@ -335,13 +336,15 @@ def _length(forms):
     return len(forms)
 
 
-@triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "N4", "rows", "quads", "groups", "step"])
+@triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "N4", "rows", "quads", "groups", "step",
+                               "programs"])  # fmt: skip
 def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SHARES, PARTS, rows,
-                     quads, groups, step, FORMS: tl.constexpr, NT: tl.constexpr,
-                     COLUMNS: tl.constexpr, TILES: tl.constexpr, SPLIT: tl.constexpr,
-                     LOOP: tl.constexpr, WHOLE: tl.constexpr, STREAMS: tl.constexpr,
-                     SHARED: tl.constexpr, W: tl.constexpr, ASM: tl.constexpr,
-                     PDL: tl.constexpr):  # fmt: skip
+                     quads, groups, step, programs, EXPERTS, EXPERT_SHARES,
+                     CHOSEN: tl.constexpr, AMONG: tl.constexpr,
+                     FORMS: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+                     TILES: tl.constexpr, SPLIT: tl.constexpr, LOOP: tl.constexpr,
+                     WHOLE: tl.constexpr, STREAMS: tl.constexpr, SHARED: tl.constexpr,
+                     W: tl.constexpr, ASM: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     """Rows times up to five matrices (records R, outputs N) of the FORMS, the same next to each
     other. Grid (programs, blocks of 8 * NT rows, or rows where COLUMNS is 1).
 
@@ -350,9 +353,22 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
     and a warp one segment of one of them at a time; PARTS, float32 [row blocks, tiles, segments,
     2 * NT * COLUMNS, 32], is where they meet. LOOP: a warp goes through quads in a
     loop. WHOLE: segments have 16 groups, or with LOOP and without SPLIT quads have four.
+
+    CHOSEN: programs from `programs` on wait for the first matrix's results, logits of AMONG
+    experts in memory for `awaited` numbers, and choose so many for W rows each, as `choose_of_row`
+    does.
     """
     thread = tl.arange(0, 32 * W)
     lane = thread % 32
+    if CHOSEN > 0:  # noqa: SIM102
+        if tl.program_id(0) >= programs:
+            wait(PDL)
+            its_row = (tl.program_id(0) - programs) * W + thread // 32
+            at = OUT.to(tl.pointer_type(tl.int32)) + its_row.to(tl.int64) * AMONG + lane
+            words = awaited_words_of_row(at, its_row < rows, lane, AMONG, ASM)
+            choose_of_row(words, EXPERTS, EXPERT_SHARES, its_row, its_row < rows, lane, AMONG,
+                          CHOSEN, W, ASM)  # fmt: skip
+            return
     if COLUMNS == 1:
         row = tl.program_id(1)
         x = input_of_rows(CODES, INFO, row, row, row, step, lane)

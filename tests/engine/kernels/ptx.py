@@ -78,7 +78,7 @@ def _run(text: str, registers: dict[str, Array], threads: int) -> None:
         condition, name, rest = re.fullmatch(r"(@\w+ )?(\S+) (.*)", line).groups()  # type: ignore[union-attr]
         if name.startswith("prefetch"):
             continue
-        if name.startswith("ld.global"):
+        if name.startswith(("ld.global", "ld.relaxed.gpu.global")):
             live = np.ones(threads, bool) if condition is None else registers[condition[1:-1]]
             _load(rest, registers, live, value)
             continue
@@ -166,6 +166,11 @@ def _of_thread(lane: Array, a: Array, index: Array, clamp: Array, mask: Array) -
     return a[np.arange(len(a)) // size * size + index]
 
 
+def _largest_of_warp(lane: Array, a: Array, mask: Array) -> Array:
+    assert (_unsigned(mask) == 0xFFFFFFFF).all()
+    return np.repeat(_int32(a).reshape(-1, 32).max(1), 32)
+
+
 def _masked(lane: Array, a: Array, b: Array, c: Array, table: Array) -> Array:
     assert (table == 0xEA).all()
     return _unsigned(a) & _unsigned(b) | _unsigned(c)
@@ -184,6 +189,7 @@ _SIMPLE = {
     "dp2a.lo.s32.s32": _halves,
     "shfl.sync.bfly.b32": _exchanged,
     "shfl.sync.idx.b32": _of_thread,
+    "redux.sync.max.s32": _largest_of_warp,
     "lop3.b32": _masked,
 }
 

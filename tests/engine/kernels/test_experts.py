@@ -1,14 +1,33 @@
 """Router, routed and shared experts against the reference, bit for bit."""
 
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from engine.kernels import experts as kernels
-from engine.kernels.experts_route import top
+from engine.kernels.awaited import NOTHING, room
+from engine.kernels.experts_route import (
+    awaited_words_of_row,
+    choose,
+    choose_of_row,
+    room_for,
+)
 from engine.reference import experts as reference
-from tests.engine.kernels.mixtures import FLOATS, INTEGERS, WIDTH, Kinds, mixture, residuals
+from tests.engine.kernels.mixtures import (
+    FLOATS,
+    INTEGERS,
+    USED,
+    WIDTH,
+    Kinds,
+    mixture,
+    residuals,
+)
 from tests.engine.kernels.packing import activations, poison
+from tests.engine.kernels.ptx import run_assembly
 from tests.engine.reference.checks import same_bits
 
 
@@ -19,6 +38,12 @@ def _reference_top(logits: torch.Tensor, used: int) -> tuple[np.ndarray, np.ndar
     return experts, shares
 
 
+def top(logits: torch.Tensor, used: int) -> tuple[torch.Tensor, torch.Tensor]:
+    choice = room_for(len(logits), used, logits.device)
+    choose(logits, choice)
+    return choice.experts, choice.shares
+
+
 @pytest.mark.parametrize(("count", "used"), [(5, 5), (40, 4), (520, 10), (3, 1)])
 def test_top(count: int, used: int) -> None:
     logits = torch.randn(2, count, generator=torch.Generator().manual_seed(count))
@@ -26,6 +51,36 @@ def test_top(count: int, used: int) -> None:
     experts, shares = top(logits, used)
     assert same_bits(experts, best)
     assert same_bits(shares, parts)
+
+
+@triton.jit
+def all_choose(LOGITS, EXPERTS, SHARES, rows, COUNT: tl.constexpr, USED: tl.constexpr,
+               ASM: tl.constexpr):  # fmt: skip
+    """Four warps, as at the end of a launch."""
+    thread = tl.arange(0, 128)
+    row = thread // 32
+    lane = thread % 32
+    at = LOGITS.to(tl.pointer_type(tl.int32)) + row * COUNT + lane
+    words = awaited_words_of_row(at, row < rows, lane, COUNT, ASM)
+    choose_of_row(words, EXPERTS, SHARES, row, row < rows, lane, COUNT, USED, 4, ASM)  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [32, 40, 520])
+@pytest.mark.parametrize("assembly", [False, True])
+def test_a_warp_a_row(count: int, assembly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with the instructions that a card runs; behind the last row nothing is written."""
+    if assembly:
+        run_assembly(monkeypatch)
+    logits = torch.randn(3, count, generator=torch.Generator().manual_seed(count)) * 3
+    logits[0, :20] = 2.5
+    logits[1, 7] = -torch.inf
+    best, parts = _reference_top(logits, 10)
+    choice = room_for(4, 10, logits.device)
+    choice.experts.fill_(-7)
+    all_choose[(1,)](logits, choice.experts, choice.shares, 3, COUNT=count, USED=10, ASM=assembly)
+    assert same_bits(choice.experts[:3].contiguous(), best)
+    assert same_bits(choice.shares[:3].contiguous(), parts)
+    assert (choice.experts[3] == -7).all()
 
 
 def test_equal_probabilities_take_the_lowest_experts_first() -> None:
@@ -78,3 +133,16 @@ def test_rows_are_independent(few: int, crowded: int, monkeypatch: pytest.Monkey
     for i in (0, 9, 10):
         row = slice(i, i + 1)
         assert same_bits(both.got(residual[row], shares[row], x[row])[0], whole[i])
+
+
+def test_awaited_memory_is_left_as_it_was_found() -> None:
+    """Twice the same: what a launch's programs waited for is nothing again."""
+    both, x = mixture(), activations(3, WIDTH)
+    residual, shares = residuals(3, 2)
+    wanted = both.expected(residual, shares, x)
+    pairs = 3 * USED
+    for _ in range(2):
+        assert same_bits(both.got(residual, shares, x), wanted)
+        for use, count in (("routed", pairs * WIDTH), ("shared", 3 * WIDTH)):
+            left = room(f"{use} 3", count, torch.float32, x.device)
+            assert (left.view(torch.int32) == NOTHING.value).all()
