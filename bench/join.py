@@ -231,8 +231,7 @@ def _next_turn(bench: Bench) -> Round:
     def next_turn(name: str, question: str) -> None:
         heard = bench.ask([*turn, _user(question)])
         new = heard.prompt - heard.cached
-        # Beside 20 tokens for what a chat template adds.
-        fresh = bench.read(f"fresh {name}", max(1, new - 20))
+        fresh = bench.read(f"fresh {name}", max(1, new))
         found[f"{name}_ttft_ms"] = heard.ttft_ms
         found[f"{name}_new_tokens"] = new
         found[f"{name}_fresh_tokens"] = fresh.prompt - fresh.cached

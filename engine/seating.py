@@ -9,6 +9,10 @@ from engine.pipeline import Checkpoint, Pipeline
 from engine.request import Request
 from engine.slots import Slot, choose_slot
 
+LITTLE = 8
+"""A slot that goes back by less than this part of what it holds does not park: reading that again
+costs less than copying the rest."""
+
 
 class Seating:
     """Finds the most of a prompt that is computed: in the slot that it gets, among parked
@@ -26,14 +30,15 @@ class Seating:
         self._few = few
 
     def place(self, request: Request) -> tuple[Slot, int]:
-        """A free slot whose state is that of so many tokens of the prompt. What was there, and is
-        lost, is parked. Raises `RequestError` when there is none."""
+        """A free slot whose state is that of so many tokens of the prompt. What was there is parked
+        if much of it is lost. Raises `RequestError` when there is none."""
         prompt, found = request.tokens, self._parking.find(request.tokens)
         slot = choose_slot(self._slots, request)
         reuse = slot.reuse(prompt)
         parked = found.reuse.length if found else 0
         other = self._like(slot, prompt, max(reuse.length, parked) + self._few)
-        if slot.loses(prompt):
+        kept = reuse.length if other is None and parked <= reuse.length else 0
+        if slot.loses(prompt) and (slot.computed - kept) * LITTLE > slot.computed:
             self._parking.park(slot)
         if other is not None:
             return slot, self._copy_beginning(*other, slot)

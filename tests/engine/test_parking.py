@@ -72,6 +72,17 @@ def test_the_next_turn_of_a_conversation_parks_nothing() -> None:
     assert counts(engine) == (0, 0, 0)
 
 
+def test_a_slot_that_goes_back_a_little_parks_nothing() -> None:
+    """Reading a few tokens again costs less than a copy of all that stays."""
+    for same, parked in ((56, 0), (20, 1)):
+        engine = engine_with()
+        long = [1 + i % 2 for i in range(60)]
+        talk(engine, long, max_new=1)
+        reused, _ = talk(engine, [*long[:same], 2, 2, 2, 2])
+        assert same - 4 <= reused <= same
+        assert counts(engine) == (parked, 0, 0)
+
+
 def test_a_parked_prompt_without_the_answers_thinking_goes_on_at_its_checkpoint() -> None:
     engine = engine_with()
     prompt = [TURN, *A, TURN, *B]
