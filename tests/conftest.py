@@ -1,9 +1,12 @@
-"""Kernels run under Triton's interpreter here: it must be asked for before they are imported."""
+"""What must be said before anything is imported: kernels run under Triton's interpreter, and torch
+has one thread a process."""
 
 import os
 from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
+# Several workers with several threads each wait for one another: five times as long on two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _patch_once() -> None:
