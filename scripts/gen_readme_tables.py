@@ -73,7 +73,7 @@ def _words(metric: str) -> str:
 
 def _value(record: dict[str, Any]) -> str:
     value, unit = float(record["value"]), str(record["unit"])
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.2g} {unit}"
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}"
 
 
 def _share(record: dict[str, Any]) -> str:
