@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from math import ldexp
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ ONE = 1 << 40
 _LOWEST = -32.0
 _BLOCK = 8192
 """Logits that are weighed at a time, so that what lies between the operations stays in a cache."""
+_FEW = 64
+"""Logits that are weighed one by one."""
 _LOG2_E = 1.4426950408889634
 # ln 2 in two parts; the first has zeros at its end, so that k * first is exact for small k.
 _LN2_HIGH = 0.6931471803691238
@@ -207,6 +210,8 @@ def _largest(row: Floats, count: int) -> Whole:
 
 
 def _weights(logits: Floats, temperature: float) -> Whole:
+    if len(logits) <= _FEW:
+        return _few_weights(logits.tolist(), temperature)
     largest = float(logits.max())
     weights = np.zeros(len(logits), np.int64)
     for start in range(0, len(logits), _BLOCK):
@@ -217,6 +222,25 @@ def _weights(logits: Floats, temperature: float) -> Whole:
         some = np.flatnonzero(x >= _LOWEST)
         weights[start + some] = np.rint(_exp(x[some]) * float(ONE))
     return weights
+
+
+def _few_weights(logits: list[float], temperature: float) -> Whole:
+    """`_weights` of a few: the same operations one by one, which take a third of the time that as
+    many calls of numpy take."""
+    largest = max(logits)
+    weights = []
+    for logit in logits:
+        x = (logit - largest) / temperature
+        if x < _LOWEST:
+            weights.append(0)
+            continue
+        k = round(x * _LOG2_E)
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        result = _INVERSE_FACTORIALS[0]
+        for factor in _INVERSE_FACTORIALS[1:]:
+            result = result * r + factor
+        weights.append(round(ldexp(result, k) * ONE))
+    return np.array(weights, np.int64)
 
 
 def _exp(x: Doubles) -> Doubles:

@@ -164,6 +164,16 @@ def test_draws_follow_the_distribution() -> None:
     assert (np.abs(counts / 4000 - expected) <= 5 * spread).all()
 
 
+@given(
+    st.lists(st.floats(-60, 60, width=32), min_size=1, max_size=64),
+    st.floats(1e-30, 4) | st.sampled_from([5e-324, 1.0, 0.7]),
+)
+def test_a_few_weights_are_those_of_many(logits: list[float], temperature: float) -> None:
+    few = np.array(logits, np.float32)
+    many = np.concatenate([few, np.full(65, few.min())])
+    assert np.array_equal(_weights(few, temperature), _weights(many, temperature)[: len(few)])
+
+
 def test_exp_is_within_two_units_in_the_last_place() -> None:
     x = -np.linspace(0, 32, 50001)
     np.testing.assert_allclose(_exp(x), [math.exp(v) for v in x], rtol=5e-16)
