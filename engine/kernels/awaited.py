@@ -1,7 +1,7 @@
 """Numbers that programs of a launch make for other ones of the same launch, which wait for them.
 
-Where a number is not there yet stands NOTHING, bits that no operation gives (a NaN that is not the
-one of an operation). Whoever has taken a number puts NOTHING back, so a launch leaves such memory
+Where a number is not there yet stands NOT_YET, bits that no operation gives (a NaN that is not the
+one of an operation). Whoever has taken a number puts NOT_YET back, so a launch leaves such memory
 as it found it, and neither counters nor fences are needed. Those who wait are the last programs of
 their launch: all others are on the chip before them, and wait for nobody.
 """
@@ -14,14 +14,14 @@ import torch
 import triton
 import triton.language as tl
 
-NOTHING = tl.constexpr(-1)
+NOT_YET = tl.constexpr(-1)
 
 
 @lru_cache(maxsize=256)
 def room(use: str, count: int, kind: torch.dtype, device: torch.device) -> torch.Tensor:
-    """`count` times NOTHING for a `use`, of 32-bit numbers; launches on a device run one after the
+    """`count` times NOT_YET for a `use`, of 32-bit numbers; launches on a device run one after the
     other."""
-    return torch.full((count,), NOTHING.value, dtype=torch.int32, device=device).view(kind)
+    return torch.full((count,), NOT_YET.value, dtype=torch.int32, device=device).view(kind)
 
 
 @triton.constexpr_function

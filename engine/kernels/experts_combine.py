@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import scalar
-from engine.kernels.awaited import NOTHING, look
+from engine.kernels.awaited import NOT_YET, look
 from engine.kernels.dependent import launch_options, wait
 
 # Outputs of a program, one a thread.
@@ -73,7 +73,7 @@ def _parts(ROUTED, SHARED, row, d, live, width, USED: tl.constexpr):
 
 @triton.jit
 def _awaited_parts(ROUTED, SHARED, row, d, live, width, USED: tl.constexpr, ASM: tl.constexpr):
-    """The same when all of them are there; then NOTHING is."""
+    """The same when all of them are there; then NOT_YET is."""
     routed = ROUTED.to(tl.pointer_type(tl.int32)) + row * USED * width + d
     shared = SHARED.to(tl.pointer_type(tl.int32)) + row * width + d
     found = ()
@@ -86,10 +86,10 @@ def _awaited_parts(ROUTED, SHARED, row, d, live, width, USED: tl.constexpr, ASM:
         for a in tl.static_range(USED + 1):
             word = look(shared if a == USED else routed + a * width, live, 0, ASM)
             words = words + (word,)
-            none = none | (word == NOTHING)
+            none = none | (word == NOT_YET)
         found = words
         missing = tl.max(none.to(tl.int32), axis=0)
-    nothing = tl.full(d.shape, NOTHING, tl.int32)
+    nothing = tl.full(d.shape, NOT_YET, tl.int32)
     for a in range(USED):
         tl.store(routed + a * width, nothing, mask=live)
     tl.store(shared, nothing, mask=live)

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import scalar, unpack
-from engine.kernels.awaited import NOTHING, look
+from engine.kernels.awaited import NOT_YET, look
 from engine.kernels.dependent import launch_options, wait
 
 MINUS_INFINITY = tl.constexpr(-0x800000)
@@ -151,7 +151,7 @@ def _words_of_row(at, lane, COUNT: tl.constexpr, ASM: tl.constexpr):
 
 @triton.jit
 def awaited_words_of_row(at, live, lane, COUNT: tl.constexpr, ASM: tl.constexpr):
-    """The same when all of them are there; then NOTHING is. Only where `live`."""
+    """The same when all of them are there; then NOT_YET is. Only where `live`."""
     GROUPS: tl.constexpr = (COUNT + 31) // 32
     words = ()
     for _ in tl.static_range(GROUPS):
@@ -163,12 +163,12 @@ def awaited_words_of_row(at, live, lane, COUNT: tl.constexpr, ASM: tl.constexpr)
         for i in tl.static_range(GROUPS):
             word = look(at, live & (i * 32 + lane < COUNT), i * 32, ASM)
             found = found + (word,)
-            none = none | (word == NOTHING)
+            none = none | (word == NOT_YET)
         words = found
         missing = tl.max(none.to(tl.int32), axis=0)
     for i in range(GROUPS):
         there = live & (i * 32 + lane < COUNT)
-        tl.store(at + i * 32, tl.full(lane.shape, NOTHING, tl.int32), mask=there)
+        tl.store(at + i * 32, tl.full(lane.shape, NOT_YET, tl.int32), mask=there)
     return words
 
 

@@ -92,13 +92,15 @@ def test_attention_of_all_slots_takes_the_launches_of_one(launched: list[str]) -
 
 @keeps("BATCH_GDN_GROUPS")
 def test_the_recurrence_of_all_slots_takes_the_launches_of_one(launched: list[str]) -> None:
+    """One row has a launch of its own, more slots take no more launches than two."""
     counts = []
-    for spans in SLOTS:
+    for spans in (*SLOTS, SLOTS[1][:2]):
         launched.clear()
         delta_mixer.Layer(slots=4).kernels(delta_mixer.inputs(len(spans)), rows_of(spans))
         counts.append(list(launched))
-    assert counts[0] == counts[1]
-    assert counts[0]
+    one, four, two = counts
+    assert four == two
+    assert 0 < len(one) <= len(two)
 
 
 def small(**options: object) -> DevicePipeline:

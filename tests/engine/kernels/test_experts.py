@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels import experts as kernels
-from engine.kernels.awaited import NOTHING, room
+from engine.kernels.awaited import NOT_YET, room
 from engine.kernels.experts_route import (
     awaited_words_of_row,
     choose,
@@ -145,4 +145,4 @@ def test_awaited_memory_is_left_as_it_was_found() -> None:
         assert same_bits(both.got(residual, shares, x), wanted)
         for use, count in (("routed", pairs * WIDTH), ("shared", 3 * WIDTH)):
             left = room(f"{use} 3", count, torch.float32, x.device)
-            assert (left.view(torch.int32) == NOTHING.value).all()
+            assert (left.view(torch.int32) == NOT_YET.value).all()

@@ -33,7 +33,7 @@ def products(kernels: list[Any]) -> None:
 def mixtures(kernels: list[Any]) -> None:
     """One row, whose inputs warps share, and experts in host memory. `scripts/compile_kernels`
     compiles windows of more rows."""
-    from engine.kernels import experts, experts_blocks, inputs
+    from engine.kernels import experts, experts_blocks, experts_combine, experts_route, inputs
     from tests.engine.kernels import mixtures as cases
 
     _assembly(True)
@@ -46,8 +46,13 @@ def mixtures(kernels: list[Any]) -> None:
     packed = cases.mixture(one, one).packed
     x = inputs.room(1, cases.WIDTH, torch.device("cpu"))
     experts.mixture_into(torch.ones(1, cases.WIDTH), None, x, packed, cases.USED)
-    names = ["place_few", "assign", "fetch", "top_experts", "gate_up", "down", "combine"]
-    assert set(names) <= {k.name for k in kernels}
+    # Larger windows choose and add up in launches of their own.
+    choice = experts_route.room_for(17, cases.USED, torch.device("cpu"))
+    experts_route.choose(torch.ones(17, cases.COUNT), choice)
+    sums = experts_combine.Sums(torch.ones(17, 64), None, choice.shares, torch.ones(17, 1))
+    experts_combine.combine_into(sums, torch.ones(17 * cases.USED, 64), torch.ones(17, 64))
+    names = ["place_few", "assign", "fetch", "rows_by_matrices", "gate_up", "down"]
+    assert {*names, "top_experts", "combine"} <= {k.name for k in kernels}
 
 
 def flight(kernels: list[Any]) -> None:
