@@ -31,6 +31,7 @@ from engine.kernels.rows_product import (
     _run_start,
     put,
     residual_of,
+    run_of_program,
 )
 
 
@@ -149,23 +150,7 @@ def few_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SH
     MATRICES: tl.constexpr = _length(FORMS)
     RUNS: tl.constexpr = _run_count(FORMS)
     sums = room(thread, ROOM)
-    # A program's tiles, numbered through all matrices, are of one run of the same form.
-    program = tl.program_id(0)
-    run = 0
-    begin = 0
-    end = 0
-    for j in tl.static_range(0, _run_start(FORMS, 1)):
-        end += (matrices[2 * j + 1] + 15) // 16
-    for i in tl.static_range(1, RUNS):
-        tiles = 0
-        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
-            tiles += (matrices[2 * j + 1] + 15) // 16
-        before = (end - begin + (TILES - 1)) // TILES
-        if (program >= before) & (run == i - 1):
-            program -= before
-            run = i
-            begin = end
-            end = end + tiles
+    run, program, begin, end, _ = run_of_program(matrices, FORMS, TILES)
     first = begin + program * TILES
     COUNT: tl.constexpr = ROWS * TILES * 16
     TIMES: tl.constexpr = (COUNT + 32 * W - 1) // (32 * W)

@@ -336,6 +336,32 @@ def _length(forms):
     return len(forms)
 
 
+@triton.jit
+def run_of_program(matrices, FORMS: tl.constexpr, EACH: tl.constexpr):
+    """(run, program, begin, end, every): tiles are numbered through all matrices, and the EACH
+    tiles of a program are of one run of the same form. `program` of the run's programs it is;
+    begin, end: the run's tiles; every: tiles of all matrices."""
+    program = tl.program_id(0)
+    run = 0
+    begin = 0
+    end = 0
+    for j in tl.static_range(0, _run_start(FORMS, 1)):
+        end += (matrices[2 * j + 1] + 15) // 16
+    every = end
+    for i in tl.static_range(1, _run_count(FORMS)):
+        tiles = 0
+        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
+            tiles += (matrices[2 * j + 1] + 15) // 16
+        before = (end - begin + (EACH - 1)) // EACH
+        if (program >= before) & (run == i - 1):
+            program -= before
+            run = i
+            begin = end
+            end = end + tiles
+        every += tiles
+    return run, program, begin, end, every
+
+
 @triton.jit(do_not_specialize=["N0", "N1", "N2", "N3", "N4", "rows", "quads", "groups", "step",
                                "programs"])  # fmt: skip
 def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, SHARES, PARTS, rows,
@@ -378,25 +404,7 @@ def rows_by_matrices(CODES, INFO, R0, N0, R1, N1, R2, N2, R3, N3, R4, N4, OUT, S
     MATRICES: tl.constexpr = _length(FORMS)
     RUNS: tl.constexpr = _run_count(FORMS)
     EACH: tl.constexpr = TILES if SPLIT else W
-    # A program's tiles, numbered through all matrices, are of one run of the same form.
-    program = tl.program_id(0)
-    run = 0
-    begin = 0
-    end = 0
-    for j in tl.static_range(0, _run_start(FORMS, 1)):
-        end += (matrices[2 * j + 1] + 15) // 16
-    every = end
-    for i in tl.static_range(1, RUNS):
-        tiles = 0
-        for j in tl.static_range(_run_start(FORMS, i), _run_start(FORMS, i + 1)):
-            tiles += (matrices[2 * j + 1] + 15) // 16
-        before = (end - begin + (EACH - 1)) // EACH
-        if (program >= before) & (run == i - 1):
-            program -= before
-            run = i
-            begin = end
-            end = end + tiles
-        every += tiles
+    run, program, begin, end, every = run_of_program(matrices, FORMS, EACH)
     first = begin + program * EACH
     RESULTS: tl.constexpr = 2 * NT * COLUMNS
     ADDED: tl.constexpr = STREAMS * 2 if SHARED else STREAMS

@@ -198,7 +198,7 @@ class DevicePipeline:
 
     def prepare_parking(self, size_bytes: int) -> None:
         """See `Pipeline.prepare_parking`."""
-        if self.runs_ahead:
+        if self._recorder:
             self._state.prepare_aside(size_bytes // 2)
             self._cells.prepare(size_bytes // 2)
 
